@@ -1,0 +1,79 @@
+"""Train neural-network classifiers whose confidence means what it says.
+
+Everything public is importable from here; torch is loaded only when a name that needs it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from selfcal import (
+        calibrators,
+        datasets,
+        errors,
+        hypergradients,
+        losses,
+        metrics,
+        models,
+        objectives,
+        optimizers,
+        outer,
+        plots,
+        recipes,
+    )
+    from selfcal.batches import TensorBatches
+    from selfcal.classifier import SelfCalibratedClassifier
+    from selfcal.engine import BilevelStep, TrainingResult, train
+    from selfcal.history import History
+    from selfcal.interfaces import Recipe
+    from selfcal.problem import BilevelProblem
+    from selfcal.report import report
+
+_HOME = {
+    "BilevelProblem": "problem",
+    "BilevelStep": "engine",
+    "History": "history",
+    "Recipe": "interfaces",
+    "SelfCalibratedClassifier": "classifier",
+    "TensorBatches": "batches",
+    "TrainingResult": "engine",
+    "report": "report",
+    "train": "engine",
+}
+
+__all__ = [
+    "BilevelProblem",
+    "BilevelStep",
+    "History",
+    "Recipe",
+    "SelfCalibratedClassifier",
+    "TensorBatches",
+    "TrainingResult",
+    "calibrators",
+    "datasets",
+    "errors",
+    "hypergradients",
+    "losses",
+    "metrics",
+    "models",
+    "objectives",
+    "optimizers",
+    "outer",
+    "plots",
+    "recipes",
+    "report",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'selfcal' has no attribute {name!r}")
+    home = import_module(f"selfcal.{_HOME.get(name, name)}")
+    return getattr(home, name) if name in _HOME else home
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

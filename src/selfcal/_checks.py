@@ -1,0 +1,162 @@
+"""Checks of what users pass in, and the wording of what they are told.
+
+Every message has three parts: what was expected, what came, what to do. NumPy only, so that metrics
+never load torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from selfcal.errors import ConfigError, DataError
+
+Float = NDArray[np.float64]
+Int = NDArray[np.int64]
+
+ROW_SUM_TOLERANCE = 1e-4
+"""How far a row of probabilities may be from one; float16 rows may be off by their epsilon, 1e-3."""
+
+
+def numbers(values: ArrayLike, name: str) -> Float:
+    """Return `values` as a float64 array, or say that they are no numbers."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must hold numbers in rows of equal length; got this: {error}.") from error
+
+
+def rounding_tolerance(values: ArrayLike) -> float:
+    """Return how far probabilities of this precision may be off by rounding alone."""
+    half = np.asarray(values).dtype == np.float16
+    return float(np.finfo(np.float16).eps) if half else ROW_SUM_TOLERANCE
+
+
+def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
+    """Return `value` if it is allowed; otherwise an error with the nearest allowed word."""
+    options = list(allowed)
+    if value in options:
+        return value
+    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.{hint}")
+
+
+def in_range(
+    name: str, value: float, low: float = -np.inf, high: float = np.inf, *, open_low: bool = False
+) -> float:
+    """Return `value` if it is a number within [low, high] (or (low, high] with `open_low`)."""
+    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if number and (value > low if open_low else value >= low) and value <= high:
+        return value
+    left = "(" if open_low or np.isinf(low) else "["
+    right = ")" if np.isinf(high) else "]"
+    raise ConfigError(f"{name} must be a number in {left}{low}, {high}{right}; got {value!r}.")
+
+
+def positive_int(name: str, value: int, *, low: int = 1) -> int:
+    """Return `value` if it is a whole number of at least `low`."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low:
+        return int(value)
+    raise ConfigError(f"{name} must be a whole number of at least {low}; got {value!r}.")
+
+
+def same_length(**arrays: Any) -> int:
+    """Return the common length of the named arrays (those that are not None)."""
+    lengths = {name: len(a) for name, a in arrays.items() if a is not None}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{name} has {n}" for name, n in lengths.items())
+        raise DataError(f"Expected the same number of rows, but got inconsistent lengths: {got}.")
+    return next(iter(lengths.values()))
+
+
+def probabilities(probs: ArrayLike, name: str = "probs") -> Float:
+    """Return `probs` as float64 (n, k) rows that sum to one; rounding is mended, anything else is an error."""
+    p = numbers(probs, name)
+    if p.ndim != 2 or p.shape[1] < 2:
+        raise DataError(
+            f"{name} must be a table of shape (rows, classes) with at least two classes; got shape {p.shape}. "
+            "For binary P(y=1) pass np.column_stack([1 - p, p])."
+        )
+    if p.shape[0] == 0:
+        raise DataError(f"{name} has no rows; at least one prediction is needed.")
+    tolerance = rounding_tolerance(probs)
+    with np.errstate(invalid="ignore"):
+        total = p.sum(axis=1)
+    wrong = ~(np.abs(total - 1) <= tolerance)  # `not <=`, so that NaN counts as wrong
+    wrong |= (p < -tolerance).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{name} must hold probabilities that sum to one in each row; row {row} is "
+            f"{np.array2string(p[row], threshold=6, precision=4)} with sum {total[row]:.6g} "
+            f"({int(wrong.sum())} such rows). If these are logits, apply scipy.special.softmax(logits, axis=1)."
+        )
+    return np.clip(p, 0.0, 1.0)
+
+
+def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
+    """Return `values` as a float64 vector within [0, 1], mending rounding only."""
+    c = numbers(values, name)
+    if c.ndim != 1 or c.size == 0:
+        raise DataError(f"{name} must be a vector with at least one value; got shape {c.shape}.")
+    tolerance = rounding_tolerance(values)
+    wrong = ~((c >= -tolerance) & (c <= 1 + tolerance))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(
+            f"{name} must lie in [0, 1]; row {row} is {c[row]!r} ({int(wrong.sum())} such rows). "
+            "If these are scores, calibrate them first."
+        )
+    return np.clip(c, 0.0, 1.0)
+
+
+def label_codes(y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = None) -> Int:
+    """Return labels as codes 0..k-1, looking names up in `classes` (the column order of the probabilities)."""
+    y = np.asarray(y_true)
+    if y.ndim != 1:
+        raise DataError(f"y_true must be a vector of labels; got shape {y.shape}. Try y_true.ravel().")
+    names = np.arange(n_classes) if classes is None else np.asarray(classes)
+    if len(names) != n_classes:
+        raise DataError(
+            f"classes must name the {n_classes} columns of the probabilities; got {len(names)} names."
+        )
+    if len(set(names.tolist())) < n_classes:
+        raise DataError(f"classes must name each column once; got {names.tolist()}.")
+    order = np.argsort(names)
+    try:
+        place = np.clip(np.searchsorted(names, y, sorter=order), 0, n_classes - 1)
+        codes = order[place]
+        unknown = names[codes] != y
+    except (TypeError, np.exceptions.DTypePromotionError):
+        codes, unknown = np.zeros(len(y), dtype=np.int64), np.ones(len(y), dtype=bool)
+    if np.any(unknown):
+        row = int(np.argmax(unknown))
+        shown = np.array2string(names, threshold=8, separator=", ")
+        raise DataError(
+            f"y_true must hold labels from {shown}; row {row} is {y[row]!r}. "
+            "Pass classes= with the label of each column if the labels are names."
+        )
+    return codes.astype(np.int64, copy=False)
+
+
+def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
+    """Return the weights as float64, non-negative, finite and not all zero; None stays None."""
+    if sample_weight is None:
+        return None
+    w = numbers(sample_weight, "sample_weight")
+    if w.ndim == 0:
+        w = np.full(n, float(w))
+    if w.shape != (n,):
+        raise DataError(f"sample_weight must hold one weight for each of the {n} rows; got shape {w.shape}.")
+    wrong = ~(np.isfinite(w) & (w >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataError(f"sample_weight must be finite and not negative; row {row} is {w[row]!r}.")
+    if not w.any():
+        raise DataError("sample_weight is zero in every row; at least one row must count.")
+    return w

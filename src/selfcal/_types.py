@@ -1,0 +1,31 @@
+"""The shapes of things that move between the parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+OuterParams = dict[str, Tensor]
+"""The outer parameters by name, e.g. ``{"weight": ...}``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of data.
+
+    `index` is their place in the training set; outer rows have none, so that nothing learned per training
+    row can be looked up for them. `weight` is the user's sample weight.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor | None = None
+    weight: Tensor | None = None
+
+
+class Output(NamedTuple):
+    """What the network says about a batch."""
+
+    logits: Tensor

@@ -1,0 +1,35 @@
+"""The typed errors of selfcal; each says what was expected, what came, and what to do."""
+
+
+class SelfcalError(Exception):
+    """Base of every error selfcal raises on purpose; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class ConfigError(SelfcalError, ValueError):
+    """Settings that do not fit together or are out of range."""
+
+    exit_code = 2
+
+
+class DataError(SelfcalError, ValueError):
+    """Data that cannot be used as given."""
+
+    exit_code = 3
+
+
+class TrainingError(SelfcalError, RuntimeError):
+    """Training started and could not go on."""
+
+    exit_code = 4
+
+
+class OutputError(SelfcalError, OSError):
+    """A result could not be written."""
+
+    exit_code = 6
+
+
+class DataTypeError(DataError, TypeError):
+    """A value of a type that cannot be used, such as a dictionary in a column of numbers."""

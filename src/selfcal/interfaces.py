@@ -1,0 +1,179 @@
+"""The parts a method is made of. Everything here is abstract; `recipes` puts concrete parts together."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from selfcal._checks import Float, Int, positive_int
+from selfcal._types import Batch, OuterParams, Output
+from selfcal.errors import ConfigError
+
+Loss = Callable[..., Tensor]
+"""A pure function ``(logits, y, *, <hyperparameters>) -> one value per row``; the caller reduces."""
+
+
+class OptimizerRule(ABC):
+    """One step of an optimiser as a pure function of tensors, so that it can be differentiated."""
+
+    @abstractmethod
+    def init(self, theta: Tensor) -> tuple[Tensor, ...]:
+        """The optimiser's state before the first step."""
+
+    @abstractmethod
+    def update(
+        self, theta: Tensor, grad: Tensor, state: tuple[Tensor, ...], count: int
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The parameters and the state after step number `count` (the first is 1)."""
+
+
+class OuterModel(ABC):
+    """What the outer level owns: turns its parameters into the loss's hyperparameters, row by row."""
+
+    provides: frozenset[str]
+    """The hyperparameters it gives. ``weight`` multiplies the loss; any other is a keyword of it."""
+
+    @abstractmethod
+    def init(self, n_train: int, like: Tensor) -> OuterParams:
+        """The outer parameters before training, with the dtype and device of `like`."""
+
+    @abstractmethod
+    def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """The hyperparameters for these rows."""
+
+    @abstractmethod
+    def project(self, outer: OuterParams) -> OuterParams:
+        """The nearest allowed parameters."""
+
+
+class Objective(ABC):
+    """What the outer level minimises: a scalar of the network's output on the outer data."""
+
+    @abstractmethod
+    def __call__(self, output: Output, batch: Batch) -> Tensor: ...
+
+
+class Problem(ABC):
+    """A bilevel problem over one flat vector `theta` of network parameters."""
+
+    @abstractmethod
+    def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The training loss."""
+
+    @abstractmethod
+    def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The outer loss; it may depend on `outer` directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class InnerStep:
+    """Everything needed to take one inner step again: what stood before it, and what it saw."""
+
+    theta: Tensor
+    grad: Tensor
+    state: tuple[Tensor, ...]
+    count: int
+    batch: Batch
+    rng: Tensor
+
+    def replay(self, problem: Problem, theta: Tensor, outer: OuterParams) -> Tensor:
+        """The inner loss of this step with the same random numbers (dropout masks) as the first time."""
+        torch.set_rng_state(self.rng)
+        return problem.inner(theta, outer, self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """The inner steps since the last outer step (the latest ones, if the strategy needs no more)."""
+
+    rule: OptimizerRule
+    steps: Sequence[InnerStep]
+    theta: Tensor
+    """Where the steps led."""
+
+
+class Hypergradient(ABC):
+    """How the outer loss is differentiated through the inner steps."""
+
+    horizon: int | None
+    """How many of the latest inner steps it looks at; None for all of them."""
+
+    @abstractmethod
+    def __call__(
+        self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
+    ) -> tuple[Tensor, OuterParams]:
+        """The outer loss on `batch` and its gradient with respect to the outer parameters."""
+
+
+class Calibrator(ABC):
+    """A map from logits to honest probabilities, fitted after training on data the network never saw."""
+
+    @abstractmethod
+    def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit on logits (n, k) and label codes 0..k-1."""
+
+    @abstractmethod
+    def predict(self, logits: ArrayLike) -> Int:
+        """The code of the class chosen for each row."""
+
+    @abstractmethod
+    def predict_proba(self, logits: ArrayLike) -> Float:
+        """Calibrated probabilities; rows sum to one."""
+
+    @abstractmethod
+    def confidence(self, logits: ArrayLike) -> Float:
+        """Calibrated probability that the class chosen by `predict` is right."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named method: which parts it is made of. Parts that do not fit fail here, not in training."""
+
+    name: str
+    loss: Loss
+    outer_model: OuterModel | None = None
+    objective: Objective | None = None
+    hypergradient: Hypergradient | None = None
+    outer_optimizer: OptimizerRule | None = None
+    inner_steps: int = 1
+    calibrator: Calibrator | None = None
+
+    def __post_init__(self) -> None:
+        positive_int("inner_steps", self.inner_steps)
+        level = {
+            "outer_model": self.outer_model,
+            "objective": self.objective,
+            "hypergradient": self.hypergradient,
+            "outer_optimizer": self.outer_optimizer,
+        }
+        missing = [name for name, part in level.items() if part is None]
+        if 0 < len(missing) < len(level):
+            raise ConfigError(
+                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
+                "give all four of outer_model, objective, hypergradient, outer_optimizer, or none."
+            )
+        if self.outer_model is not None:
+            accepted = {"weight", *list(inspect.signature(self.loss).parameters)[2:]}
+            unwanted = sorted(self.outer_model.provides - accepted)
+            if unwanted:
+                raise ConfigError(
+                    f"Recipe {self.name!r}: {type(self.outer_model).__name__} offers {', '.join(unwanted)}, "
+                    f"but the loss accepts only {', '.join(sorted(accepted))}."
+                )
+
+    @property
+    def is_bilevel(self) -> bool:
+        """Whether there is an outer level at all."""
+        return self.outer_model is not None
+
+    @property
+    def needs_outer_data(self) -> bool:
+        """Whether rows must be kept back from training for the outer level or the calibrator."""
+        return self.is_bilevel or self.calibrator is not None

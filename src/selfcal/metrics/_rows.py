@@ -1,0 +1,92 @@
+"""Checked rows in cache-sized blocks: how every metric of `(y_true, probs)` reads its input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from selfcal import _checks
+from selfcal._binning import Chunk, row_blocks
+from selfcal._checks import Float
+
+
+class Block(NamedTuple):
+    """Some rows of predictions, one class after the other, which makes sums and maxima over classes fast.
+
+    `columns` has one row per class, in float64 or, if that holds the input exactly, in float32.
+    """
+
+    columns: NDArray[np.floating]
+    top: NDArray[np.floating]
+    codes: NDArray[np.integer]
+    weight: Float | None
+
+    @property
+    def true_class(self) -> NDArray[np.floating]:
+        """The probability that each row gives to its true class."""
+        n = len(self.codes)
+        return self.columns.ravel().take(self.codes.astype(np.int64) * n + np.arange(n))
+
+    def top_label(self) -> Chunk:
+        """Confidence max(p) of each row, and whether its first argmax is the true class."""
+        correct = self.true_class == self.top
+        if np.count_nonzero(self.columns == self.top) > len(self.top):  # only ties are worth an argmax
+            correct = self.columns.argmax(axis=0) == self.codes
+        return Chunk(self.top, correct, self.weight)
+
+
+def blocks(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> Iterator[Block]:
+    """Check the input of a metric and yield it in blocks, without a copy of the whole."""
+    p: NDArray[Any] = np.asarray(probs)
+    if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2 or p.dtype.kind not in "fiub":
+        p = _checks.probabilities(probs)
+    codes = _codes(np.asarray(y_true), p.shape[1], classes)
+    _checks.same_length(y_true=codes, probs=p)
+    weight = _checks.sample_weights(sample_weight, len(p))
+    for rows in row_blocks(*p.shape):
+        columns, top = _columns(p, rows)
+        yield Block(columns, top, codes[rows], None if weight is None else weight[rows])
+
+
+def mean_over_rows(
+    per_row: Callable[[Block], NDArray[Any]],
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    classes: ArrayLike | None,
+    sample_weight: ArrayLike | None,
+) -> float:
+    """Return the weighted mean of a value that each row has."""
+    total = weight = 0.0
+    for block in blocks(y_true, probs, classes, sample_weight):
+        values = per_row(block)
+        total += float(values.sum() if block.weight is None else block.weight @ values)
+        weight += float(len(values) if block.weight is None else block.weight.sum())
+    return total / weight
+
+
+def _columns(p: NDArray[Any], rows: slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    dtype = np.float32 if p.dtype in (np.float16, np.float32) else np.float64
+    columns: NDArray[np.floating] = np.array(p[rows].T, dtype=dtype, order="C")
+    top = columns.max(axis=0)
+    with np.errstate(invalid="ignore"):
+        off = np.abs(columns.sum(axis=0) - 1).max()
+    if not (columns.min() >= 0 and top.max() <= 1 and off <= _checks.rounding_tolerance(p)):
+        _checks.probabilities(p)  # beyond rounding: names the first bad row of the whole table
+        np.clip(columns, 0, 1, out=columns)
+        top = columns.max(axis=0)
+    return columns, top
+
+
+def _codes(y: NDArray[Any], n_classes: int, classes: ArrayLike | None) -> NDArray[np.integer]:
+    ready = classes is None and y.ndim == 1 and y.size > 0 and y.dtype.kind in "iu"
+    if ready and y.min() >= 0 and y.max() < n_classes:
+        return y
+    return _checks.label_codes(y, n_classes, classes)

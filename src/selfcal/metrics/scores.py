@@ -1,0 +1,107 @@
+"""Accuracy and the proper scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from selfcal._checks import Float
+from selfcal.metrics._rows import Block, mean_over_rows
+
+LOG_FLOOR = float(np.finfo(np.float64).eps)
+"""Smaller probabilities count as this in the log loss: one confident mistake costs at most 36.04."""
+
+
+def accuracy(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Weighted share of rows whose most probable class is the true one (the first, if several tie).
+
+    `sum_i w_i 1[argmax_k p_ik = y_i] / sum_i w_i`
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        The accuracy, in [0, 1].
+
+    >>> accuracy([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    0.6666666666666666
+    """
+    return mean_over_rows(lambda block: block.top_label().correct, y_true, probs, classes, sample_weight)
+
+
+def log_loss(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Weighted mean negative log probability of the true class.
+
+    `-sum_i w_i log max(p_i,y_i, eps) / sum_i w_i` with eps = 2.2e-16, the epsilon of float64.
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        The log loss in nats, at least 0.
+
+    >>> round(log_loss([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 6)
+    0.164252
+
+    Reference: Good, Rational Decisions, J. R. Stat. Soc. B 14 (1952).
+    """
+    return mean_over_rows(_negative_log_likelihood, y_true, probs, classes, sample_weight)
+
+
+def brier_score(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Weighted mean squared distance of the probabilities to the one-hot label, summed over the classes.
+
+    `sum_i w_i sum_k (p_ik - 1[y_i = k])^2 / sum_i w_i`; for two classes twice the score of P(y=1) alone.
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        The Brier score, in [0, 2].
+
+    >>> round(brier_score([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 6)
+    0.05
+
+    Reference: Brier, Verification of Forecasts Expressed in Terms of Probability, Mon. Weather Rev. 78
+    (1950).
+    """
+    return mean_over_rows(_squared_distance, y_true, probs, classes, sample_weight)
+
+
+def _negative_log_likelihood(block: Block) -> Float:
+    p: Float = np.maximum(block.true_class.astype(np.float64), LOG_FLOOR)
+    return -np.log(p)
+
+
+def _squared_distance(block: Block) -> Float:
+    difference = block.columns.astype(np.float64)
+    difference[block.codes, np.arange(len(block.codes))] -= 1
+    squares: Float = np.einsum("kn,kn->n", difference, difference)
+    return squares

@@ -1,0 +1,155 @@
+"""Optimiser rules as pure functions, equal to `torch.optim` step for step.
+
+Unrolled hypergradients differentiate through the update itself, which `torch.optim` cannot do because it
+works in place. A rule sees one flat vector, whatever the network looks like.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range
+from selfcal.errors import ConfigError
+from selfcal.interfaces import OptimizerRule
+
+State = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class SGD(OptimizerRule):
+    """Stochastic gradient descent with momentum, Nesterov momentum and L2 weight decay.
+
+    Example:
+        >>> import torch
+        >>> rule, theta = SGD(lr=0.5), torch.tensor([1.0, 2.0])
+        >>> rule.update(theta, torch.tensor([1.0, 0.0]), rule.init(theta), count=1)[0]
+        tensor([0.5000, 2.0000])
+    """
+
+    lr: float
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        in_range("lr", self.lr, 0, open_low=True)
+        in_range("momentum", self.momentum, 0)
+        in_range("weight_decay", self.weight_decay, 0)
+        if self.nesterov and not self.momentum:
+            raise ConfigError("nesterov=True needs momentum above 0; got momentum=0. Try momentum=0.9.")
+
+    def init(self, theta: Tensor) -> State:
+        """A zero velocity, or nothing without momentum."""
+        return (torch.zeros_like(theta),) if self.momentum else ()
+
+    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+        """v = μ v + g;  θ = θ - lr v  (with Nesterov: θ - lr (g + μ v))."""
+        if self.weight_decay:
+            grad = grad.add(theta, alpha=self.weight_decay)
+        if not self.momentum:
+            return theta.sub(grad, alpha=self.lr), ()
+        velocity = state[0] * self.momentum + grad
+        direction = grad.add(velocity, alpha=self.momentum) if self.nesterov else velocity
+        return theta.sub(direction, alpha=self.lr), (velocity,)
+
+
+@dataclass(frozen=True)
+class NormalizedSGD(OptimizerRule):
+    """Gradient descent by a fixed average distance: the gradient is divided by its mean absolute value.
+
+    `lr` is how far the average coordinate moves in one step. Hypergradients of per-row weights shrink with
+    the number of rows, with the inner step size and with the strategy; this step does not.
+
+    Example:
+        >>> import torch
+        >>> rule, theta = NormalizedSGD(lr=0.1), torch.tensor([0.5, 0.5])
+        >>> rule.update(theta, torch.tensor([3e-6, -1e-6]), (), count=1)[0]
+        tensor([0.3500, 0.5500])
+    """
+
+    lr: float
+
+    def __post_init__(self) -> None:
+        in_range("lr", self.lr, 0, open_low=True)
+
+    def init(self, theta: Tensor) -> State:
+        """Nothing to remember."""
+        return ()
+
+    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+        """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
+        size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
+        return theta.sub(grad / size, alpha=self.lr), ()
+
+
+@dataclass(frozen=True)
+class Adam(OptimizerRule):
+    """Adam; `decoupled=True` applies the weight decay to the parameters as AdamW does.
+
+    Example:
+        >>> import torch
+        >>> rule, theta = Adam(lr=0.1), torch.tensor([1.0, 2.0])
+        >>> rule.update(theta, torch.tensor([3.0, 0.0]), rule.init(theta), count=1)[0]
+        tensor([0.9000, 2.0000])
+
+    Reference:
+        Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+        Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+    """
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decoupled: bool = False
+
+    def __post_init__(self) -> None:
+        in_range("lr", self.lr, 0, open_low=True)
+        in_range("eps", self.eps, 0, open_low=True)
+        in_range("weight_decay", self.weight_decay, 0)
+        for beta in self.betas:
+            in_range("betas", beta, 0, 1)
+
+    def init(self, theta: Tensor) -> State:
+        """Zero first and second moments."""
+        return torch.zeros_like(theta), torch.zeros_like(theta)
+
+    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+        """m = β₁ m + (1-β₁) g;  v = β₂ v + (1-β₂) g²;  θ = θ - lr m̂ / (√v̂ + ε)."""
+        beta1, beta2 = self.betas
+        if self.weight_decay:
+            if self.decoupled:
+                theta = theta * (1 - self.lr * self.weight_decay)
+            else:
+                grad = grad.add(theta, alpha=self.weight_decay)
+        mean = torch.lerp(state[0], grad, 1 - beta1)
+        square = torch.addcmul(state[1] * beta2, grad, grad, value=1 - beta2)
+        scale = _sqrt(square) / math.sqrt(1 - beta2**count) + self.eps
+        return torch.addcdiv(theta, mean, scale, value=-self.lr / (1 - beta1**count)), (mean, square)
+
+
+def AdamW(  # noqa: N802 - named after the class it stands for
+    lr: float = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+) -> Adam:
+    """Adam with decoupled weight decay.
+
+    Example:
+        >>> AdamW(lr=0.1).decoupled
+        True
+    """
+    return Adam(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, decoupled=True)
+
+
+def _sqrt(square: Tensor) -> Tensor:
+    """The square root, with derivative 0 at 0: a unit that never fired must not turn the adjoint to NaN."""
+    if not square.requires_grad:
+        return square.sqrt()
+    live = square > 0
+    return torch.where(live, square, 1).sqrt() * live

@@ -1,0 +1,69 @@
+"""One weight per training row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range, one_of
+from selfcal._types import Batch, OuterParams, Output
+from selfcal.errors import DataError
+from selfcal.interfaces import OuterModel
+
+
+@dataclass(frozen=True)
+class SampleWeights(OuterModel):
+    """A free weight in [0, 1] for each training row.
+
+    Args:
+        start: Every weight before training.
+        link: ``"identity"`` keeps the weights themselves and projects them to [0, 1] after each outer step;
+            ``"sigmoid"`` keeps their log odds, which need no projection.
+        normalize: Divide by the mean weight, so that the loss keeps its scale while the weights move.
+
+    Example:
+        >>> import torch
+        >>> weights = SampleWeights()
+        >>> outer = weights.init(4, like=torch.zeros(()))
+        >>> batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]), index=torch.tensor([3, 0]))
+        >>> weights(outer, Output(torch.zeros(2, 2)), batch)
+        {'weight': tensor([0.5000, 0.5000])}
+
+    Reference:
+        Sanguin, Pakrashi, Viola and Rinaldi, Exploring the potential of bilevel optimization for
+        calibrating neural networks, 2024, eq. 10.
+    """
+
+    start: float = 0.5
+    link: str = "identity"
+    normalize: bool = False
+    provides = frozenset({"weight"})
+
+    def __post_init__(self) -> None:
+        one_of("link", self.link, ("identity", "sigmoid"))
+        in_range("start", self.start, 0, 1 if self.link == "identity" else 0.999, open_low=True)
+
+    def init(self, n_train: int, like: Tensor) -> OuterParams:
+        """`n_train` equal weights."""
+        start = torch.full((n_train,), self.start, dtype=like.dtype, device=like.device)
+        return {"weight": start if self.link == "identity" else start.logit()}
+
+    def values(self, outer: OuterParams) -> Tensor:
+        """The weights of all training rows as the loss sees them."""
+        weight = outer["weight"] if self.link == "identity" else outer["weight"].sigmoid()
+        return weight / weight.mean() if self.normalize else weight
+
+    def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """The weights of these rows, by their place in the training set."""
+        if batch.index is None:
+            raise DataError(
+                "Sample weights belong to training rows, and this batch does not say which rows it holds. "
+                "Give training batches as (x, y, index)."
+            )
+        return {"weight": self.values(outer)[batch.index]}
+
+    def project(self, outer: OuterParams) -> OuterParams:
+        """Weights back into [0, 1]; log odds stay as they are."""
+        return {"weight": outer["weight"].clamp(0, 1)} if self.link == "identity" else outer

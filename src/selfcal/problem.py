@@ -1,0 +1,111 @@
+"""A network and a recipe as a bilevel problem over one flat vector of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from selfcal._types import Batch, OuterParams, Output
+from selfcal.errors import ConfigError
+from selfcal.interfaces import Problem, Recipe
+
+
+class BilevelProblem(Problem):
+    """The inner and the outer loss of a recipe for one `nn.Module`.
+
+    The flat vector `theta` holds the module's trainable parameters in their own order. The module itself is
+    only written to by `write`; `inner` and `outer` evaluate it at any `theta` without touching it.
+    """
+
+    def __init__(self, module: nn.Module, recipe: Recipe) -> None:
+        self.module = module
+        self.recipe = recipe
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not trainable:
+            raise ConfigError("The network has no trainable parameters; expected at least one.")
+        if len({(p.dtype, p.device) for p in trainable.values()}) > 1:
+            raise ConfigError(
+                "The network's trainable parameters must share one dtype and one device; "
+                "got several. Try module.float().to(device)."
+            )
+        self._names = list(trainable)
+        self._live = list(trainable.values())
+        self._sizes = [p.numel() for p in self._live]
+
+    def read(self) -> Tensor:
+        """The module's parameters as one flat vector (a copy)."""
+        return torch.cat([p.detach().reshape(-1) for p in self._live])
+
+    def write(self, theta: Tensor) -> None:
+        """Set the module's parameters."""
+        with torch.no_grad():
+            for p, part in zip(self._live, theta.split(self._sizes), strict=True):
+                p.copy_(part.view_as(p))
+
+    def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The training loss: the mean over the rows of weight times loss."""
+        return self._training_loss(self._output(theta, batch), outer, batch)
+
+    def inner_gradient(self, outer: OuterParams, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The training loss and its flat gradient at the module's own parameters, as plain training has it.
+
+        The forward pass is the module's own, so that BatchNorm statistics move as they should.
+        """
+        loss = self._training_loss(_as_output(self.module(batch.x)), outer, batch)
+        grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
+        return loss.detach(), torch.cat([g.reshape(-1) for g in grads])
+
+    def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The outer loss, with the network in the mode it will predict in."""
+        assert self.recipe.objective is not None
+        with evaluating(self.module):
+            return self.recipe.objective(self._output(theta, batch), batch)
+
+    @contextmanager
+    def look_ahead(self) -> Iterator[None]:
+        """Within it, passes through the network leave no trace in its buffers or in the random streams."""
+        buffers = [(b, b.clone()) for b in self.module.buffers()]
+        with torch.random.fork_rng(devices=[]):
+            try:
+                yield
+            finally:
+                for buffer, before in buffers:
+                    buffer.copy_(before)
+
+    def _output(self, theta: Tensor, batch: Batch) -> Output:
+        parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
+        return _as_output(
+            functional_call(self.module, {name: part.view_as(p) for name, part, p in parts}, (batch.x,))
+        )
+
+    def _training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
+        model = self.recipe.outer_model
+        hyper = {} if model is None else model(outer, output, batch)
+        weight = hyper.pop("weight", None)
+        values = self.recipe.loss(output.logits, batch.y, **hyper)
+        for factor in (weight, batch.weight):
+            if factor is not None:
+                values = values * factor
+        return values.mean()
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Within it, the module is in evaluation mode."""
+    training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(training)
+
+
+def _as_output(logits: object) -> Output:
+    if isinstance(logits, Tensor) and logits.ndim == 2:
+        return Output(logits)
+    got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+    raise ConfigError(f"The network must return logits of shape (rows, classes); got {got}.")
