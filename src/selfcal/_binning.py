@@ -103,7 +103,8 @@ def quantile_edges(
 ) -> Float:
     """Return edges of bins of equal weight; equal confidences always share a bin, so there may be fewer bins.
 
-    The j-th inner edge is the smallest observed v with `weight(c <= v) >= j / n_bins`. No bin is empty.
+    The j-th inner edge is the smallest observed v with `weight(c <= v) >= j / n_bins` of the whole or, with
+    `closed="left"`, the largest with `weight(c < v) <= j / n_bins`. No bin is empty.
 
     >>> quantile_edges(np.array([0.5, 0.6, 0.7, 0.8]), 2)
     array([0. , 0.6, 1. ])
@@ -117,12 +118,12 @@ def quantile_edges(
     else:
         values = np.sort(confidence)
         mass = np.arange(1.0, len(values) + 1)
-    last = np.searchsorted(mass, np.arange(1, n_bins) * mass[-1] / n_bins)
+    target = np.arange(1, n_bins) * mass[-1] / n_bins
     if closed == "right":
-        inner = values[last]
+        inner = values[np.searchsorted(mass, target, side="left")]
         inner = inner[inner < values[-1]]
     else:
-        inner = np.append(values, 1.0)[last + 1]
+        inner = values[np.searchsorted(mass, target, side="right")]
         inner = inner[inner > values[0]]
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 

@@ -64,8 +64,9 @@ def stratified_split(y: ArrayLike, sizes_or_fractions: Sequence[float], seed: in
     Fractions share out every class by itself: part k of a class with n_c rows gets floor(n_c f_k), and the
     rows that are left go to the largest remainders n_c f_k - floor(n_c f_k). A class with at least as many
     rows as there are parts is in every part; a smaller class puts one row in the first part, one in the
-    second, and so on. Whole numbers give parts of exactly those sizes, filled in turn: the rows of each are
-    shared out over what is left of the classes, again by largest remainder.
+    second, and so on. Since each class is rounded by itself, the size of a part can be off by a row per class.
+    Whole numbers give parts of exactly those sizes, filled in turn: the rows of each are shared out over what
+    is left of the classes, again by largest remainder.
 
     Args:
         y: one label per row, of any type that sorts.

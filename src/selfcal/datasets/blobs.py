@@ -38,7 +38,7 @@ class Blobs(GenerativeDataset):
         x | y=c ~ N(m_c, std² I),        P(y=c | x) = softmax_c( (x·m_c - |m_c|²/2) / std² ).
 
     Args:
-        std: the standard deviation of every class in both directions.
+        std: the standard deviation of every class in both directions, from 0.001 to 1000.
 
     Example:
         >>> blobs = Blobs(std=1.7)
@@ -56,7 +56,7 @@ class Blobs(GenerativeDataset):
     features: ClassVar[tuple[Feature, ...]] = (Feature("x1"), Feature("x2"))
 
     def __post_init__(self) -> None:
-        in_range("std", self.std, 0.0, open_low=True)
+        in_range("std", self.std, 1e-3, 1e3)
 
     @property
     def name(self) -> str:

@@ -72,7 +72,7 @@ class BloodAlcohol(GenerativeDataset):
         >>> bac = BloodAlcohol()
         >>> man, woman = [80, 0, 0, 120, 7.5], [60, 1, 0, 120, 7.5]  # fasting, 7.5 units in two hours
         >>> bac.posterior([man, woman]).round(2)
-        array([[0.27, 0.73],
+        array([[0.86, 0.14],
                [0.  , 1.  ]])
 
     Reference:

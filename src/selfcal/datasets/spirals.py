@@ -41,7 +41,8 @@ class Spirals(GenerativeDataset):
         P(y=0 | x) = I(x) / (I(x) + I(-x)),    I(x) = ∫ N(x; arm(t), std² I) 2t/END² dt  over [0, END].
 
     Args:
-        std: the standard deviation of the noise around the arm.
+        std: the standard deviation of the noise around the arm, from 0.1 (less would need more quadrature nodes
+            than fit in memory) to 1000.
 
     Example:
         >>> spirals = Spirals(std=2.5)
@@ -60,7 +61,7 @@ class Spirals(GenerativeDataset):
     features: ClassVar[tuple[Feature, ...]] = (Feature("x1"), Feature("x2"))
 
     def __post_init__(self) -> None:
-        in_range("std", self.std, 0.0, open_low=True)
+        in_range("std", self.std, 0.1, 1e3)
 
     @property
     def name(self) -> str:

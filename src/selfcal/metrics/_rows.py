@@ -45,7 +45,7 @@ def blocks(
     sample_weight: ArrayLike | None = None,
 ) -> Iterator[Block]:
     """Check the input of a metric and yield it in blocks, without a copy of the whole."""
-    p: NDArray[Any] = np.asarray(probs)
+    p: NDArray[Any] = np.asarray(probs) if hasattr(probs, "__array__") else _checks.numbers(probs, "probs")
     if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2 or p.dtype.kind not in "fiub":
         p = _checks.probabilities(probs)
     codes = _codes(np.asarray(y_true), p.shape[1], classes)

@@ -30,7 +30,7 @@ def wilson_interval(rate: ArrayLike, count: ArrayLike, *, level: float = 0.95) -
 
     Reference: Wilson, Probable Inference, J. Am. Stat. Assoc. 22 (1927).
     """
-    _checks.in_range("level", level, 0.0, 1.0, open_low=True)
+    _checks.in_range("level", level, 0.0, 1 - 1e-12, open_low=True)
     r, n = np.broadcast_arrays(_checks.numbers(rate, "rate"), _checks.numbers(count, "count"))
     some = np.where(n > 0, n, 1.0)
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2

@@ -1,0 +1,109 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from selfcal import __version__
+from selfcal.errors import SelfcalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class _Commands(TyperGroup):
+    """Turns our own errors into one line and an exit code; anything else is a bug and keeps its traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SelfcalError as error:
+            if ctx.params.get("debug"):
+                raise
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted", err=True)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Train neural-network classifiers whose confidence means what it says.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+reproduce = typer.Typer(
+    help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
+)
+app.add_typer(reproduce, name="reproduce")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
+) -> None:
+    """Train four methods on the Blobs 1.7 data, compare them, and write a report page."""
+    from selfcal.experiments.demo import run_demo
+
+    methods, page = run_demo(out)
+    _print_scores(methods)
+    typer.echo(f"Report: {page}")
+
+
+@reproduce.command("bo4sc")
+def reproduce_bo4sc(
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 10,
+    datasets: Annotated[
+        list[str] | None, typer.Option(help="A data set, e.g. blobs-1.7; repeat for several. Default: all.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = os.cpu_count() or 1,
+) -> None:
+    """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
+    from selfcal.experiments import bo4sc
+
+    bo4sc.reproduce(out, seeds=seeds, only=datasets, jobs=jobs)
+    typer.echo((out / "table.md").read_text())
+    typer.echo(f"Written: {out}/results.json, table.md and the figures")
+
+
+def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Blobs 1.7: 700 training rows, 300 validation rows, 1,000 test rows")
+    table.add_column("method")
+    for name in next(iter(methods.values())):
+        table.add_column(name.replace("_", " "), justify="right")
+    for label, scores in methods.items():
+        table.add_row(Text(label), *(f"{value:.4f}" for value in scores.values()))
+    Console().print(table)
+
+
+def main() -> None:
+    """Entry point of the `selfcal` command."""
+    app()

@@ -1,0 +1,95 @@
+"""Independent units of work over processes, with every finished one kept on disk."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfcal import __version__
+from selfcal._files import write_atomically
+from selfcal.errors import ConfigError, DataError
+from selfcal.progress import progress_bar
+
+Row = dict[str, Any]
+Unit = tuple[str, int]
+"""A data set's name and a seed."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of numbers, kept in one JSON file; a unit's rows are all there or not at all."""
+
+    path: Path
+    settings: Mapping[str, Any]
+
+    def rows(self) -> list[Row]:
+        """The rows so far; none if there is no file yet."""
+        if not self.path.exists():
+            return []
+        try:
+            kept = json.loads(self.path.read_text())
+            settings, rows = kept["settings"], kept["rows"]
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{self.path} is not a results file ({error}). Move it away to start anew."
+            ) from None
+        if settings != json.loads(json.dumps(self.settings)):
+            differing = sorted(
+                k for k in {*settings, *self.settings} if settings.get(k) != self.settings.get(k)
+            )
+            raise ConfigError(
+                f"{self.path} holds results of other settings ({', '.join(differing) or 'order'}). "
+                "Choose another --out folder, or move the file away to start anew."
+            )
+        return list(rows)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Replace the file."""
+        content = {"version": __version__, "settings": self.settings, "rows": list(rows)}
+        write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def run_units(
+    work: Callable[[Unit], list[Row]], units: Sequence[Unit], results: Results, *, jobs: int, title: str
+) -> list[Row]:
+    """Run what is not yet in `results`, in `jobs` processes, and return all rows in the units' order."""
+    rows = results.rows()
+    done = {(row["dataset"], row["seed"]) for row in rows}
+    todo = [unit for unit in units if unit not in done]
+    results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
+    if todo:
+        started = time.perf_counter()
+        with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
+            advance(len(units) - len(todo))
+            futures = {pool.submit(work, unit): unit for unit in todo}
+            try:
+                for count, future in enumerate(as_completed(futures), start=1):
+                    rows += future.result()
+                    results.write(rows)
+                    name, seed = futures[future]
+                    left = (time.perf_counter() - started) / count * (len(todo) - count)
+                    advance(len(units) - len(todo) + count, f"{name}, seed {seed}")
+                    if not sys.stderr.isatty():
+                        at = len(units) - len(todo) + count
+                        line = f"[{at}/{len(units)}] {name}, seed {seed}; about {left / 60:.0f} min left"
+                        print(line, file=sys.stderr, flush=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    place = {unit: i for i, unit in enumerate(units)}
+    wanted = [row for row in rows if (row["dataset"], row["seed"]) in place]
+    return sorted(wanted, key=lambda row: place[row["dataset"], row["seed"]])
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))

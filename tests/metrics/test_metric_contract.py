@@ -1,0 +1,186 @@
+"""What every metric of (y_true, probs) keeps; a new one is under test once it is in `metrics.__all__`."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from selfcal import _binning, metrics
+from selfcal.errors import DataError
+
+from .strategies import predictions, weights_for
+
+
+def takes_labels_and_probabilities(function):
+    return inspect.isfunction(function) and [*inspect.signature(function).parameters][:2] == [
+        "y_true",
+        "probs",
+    ]
+
+
+METRICS = {name: getattr(metrics, name) for name in metrics.__all__}
+METRICS = {name: metric for name, metric in METRICS.items() if takes_labels_and_probabilities(metric)}
+
+every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
+
+
+def same(a, b):
+    return a == pytest.approx(b, rel=1e-12, abs=1e-12)
+
+
+def test_the_list_of_names_is_sorted_and_complete():
+    assert sorted(metrics.__all__) == metrics.__all__
+    assert {"accuracy", "log_loss", "brier_score", "expected_calibration_error"} <= set(METRICS)
+
+
+@every_metric
+def test_signature(metric):
+    parameters = inspect.signature(metric).parameters
+    assert {"classes", "sample_weight"} <= set(parameters)
+    assert all(p.kind is p.KEYWORD_ONLY for p in [*parameters.values()][2:])
+    assert {"Args:", "Returns:", ">>>"} <= set(metric.__doc__.split())
+
+
+@every_metric
+@given(predictions())
+def test_returns_a_finite_float(metric, data):
+    value = metric(*data)
+    assert type(value) is float
+    assert np.isfinite(value)
+
+
+@every_metric
+@given(predictions(), st.randoms(use_true_random=False))
+def test_order_of_rows_does_not_matter(metric, data, random):
+    y, p = data
+    w = weights_for(len(y))
+    order = random.sample(range(len(y)), len(y))
+    assert same(metric(y[order], p[order], sample_weight=w[order]), metric(y, p, sample_weight=w))
+
+
+@every_metric
+@given(predictions(), st.randoms(use_true_random=False))
+def test_names_and_order_of_classes_do_not_matter(metric, data, random):
+    y, p = data
+    top_two = np.sort(p, axis=1)[:, -2:]
+    assume(np.all(top_two[:, 0] < top_two[:, 1]))  # with ties the first of the columns wins
+    k = p.shape[1]
+    order = np.array(random.sample(range(k), k))
+    names = np.array(["cat", "dog", "eel", "fox", "gnu"])[:k]
+    value = metric(y, p)
+    assert same(metric(np.argsort(order)[y], p[:, order]), value)
+    assert same(metric(names[y], p[:, order], classes=names[order]), value)
+    assert same(metric(y.astype(float), p, classes=np.arange(k)), value)
+
+
+@every_metric
+@given(predictions())
+def test_weights_act_as_repeated_rows(metric, data):
+    y, p = data
+    w = weights_for(len(y))
+    times = w.astype(int)
+    assert same(metric(y, p, sample_weight=w), metric(np.repeat(y, times), np.repeat(p, times, axis=0)))
+    assert same(metric(y, p, sample_weight=2 * w), metric(y, p, sample_weight=w))
+    assert same(metric(y, p, sample_weight=np.ones(len(y))), metric(y, p))
+
+
+@every_metric
+@given(predictions(), st.integers(1, 5))
+def test_blocks_do_not_matter(metric, data, rows):
+    y, p = data
+    whole = metric(y, p)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_binning, "BLOCK_ELEMENTS", rows * p.shape[1])
+        assert same(metric(y, p), whole)
+
+
+@every_metric
+def test_perfect_beats_worst(metric):
+    y = np.array([0, 1, 2, 1])
+    perfect, worst = metric(y, np.eye(3)[y]), metric(y, np.eye(3)[(y + 1) % 3])
+    assert (perfect, worst) == (1.0, 0.0) if metric is metrics.accuracy else perfect == 0.0 < worst
+
+
+@every_metric
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_computes_in_float64_whatever_comes_in(metric, dtype):
+    rng = np.random.default_rng(0)
+    p = rng.multinomial(64, rng.dirichlet(np.ones(4)), size=500) / 64  # the same numbers in every precision
+    y = rng.integers(0, 4, 500)
+    assert same(metric(y.astype(np.int8), p.astype(dtype)), metric(y, p.astype(np.longdouble)))
+
+
+@every_metric
+def test_the_rounding_of_float16_rows_is_no_error(metric):
+    p = np.random.default_rng(0).dirichlet(np.ones(10), size=2000)
+    y = p.argmax(axis=1)
+    assert metric(y, p.astype(np.float16)) == pytest.approx(metric(y, p), rel=0.01, abs=0.001)
+
+
+@every_metric
+def test_reads_lists_read_only_and_strided_arrays_and_leaves_them_alone(metric):
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 3, 40), rng.dirichlet(np.ones(3), size=40)
+    p[0] = [1 + 1e-7, -1e-7, 0]
+    value, before = metric(y, p), p.copy()
+    p.flags.writeable = y.flags.writeable = False
+    assert same(metric(y, p), value)
+    assert same(metric(y.tolist(), p.tolist()), value)
+    assert same(metric(y, np.asfortranarray(p)), value)
+    assert same(metric(y[::-1], p[::-1]), value)
+    np.testing.assert_array_equal(p, before)
+
+
+@every_metric
+def test_one_row_and_integer_probabilities(metric):
+    assert np.isfinite(metric([1], [[0.25, 0.75]]))
+    assert same(metric([1, 0], [[0, 1], [0, 1]]), metric([1, 0], [[0.0, 1.0], [0.0, 1.0]]))
+
+
+GOOD = [[0.5, 0.5], [0.2, 0.8]]
+
+
+@every_metric
+@pytest.mark.parametrize(
+    ("y", "probs", "options", "message"),
+    [
+        ([0, 1], [[0.5, 0.5], [0.2, 0.9]], {}, r"sum to one in each row; row 1 is \[0.2 0.9\]"),
+        ([0, 1], [[0.5, 0.5], [np.nan, 1.0]], {}, "row 1 is .*nan"),
+        ([0, 1], [[0.5, 0.5], [np.inf, -np.inf]], {}, "row 1 is .*inf"),
+        ([0, 1], [[1.5, -0.5], [0.5, 0.5]], {}, "row 0 is"),
+        ([0, 1], [[2.0, -3.0], [0.3, 4.0]], {}, "If these are logits, apply scipy.special.softmax"),
+        ([0, 1], [["a", "b"], ["c", "d"]], {}, "probs must hold numbers"),
+        ([0, 1], [[0.5, 0.5], [1.0]], {}, "probs must hold numbers in rows of equal length"),
+        ([0, 1], [0.5, 0.8], {}, r"shape \(rows, classes\)"),
+        ([0, 1], [[1.0], [1.0]], {}, "at least two classes"),
+        ([], np.empty((0, 2)), {}, "no rows"),
+        ([0], GOOD, {}, "y_true has 1, probs has 2"),
+        ([0, 2], GOOD, {}, "row 1 is np.int64.2."),
+        ([0, -1], GOOD, {}, "row 1 is np.int64.-1."),
+        ([0, 0.5], GOOD, {}, "row 1 is np.float64.0.5."),
+        ([0, np.nan], GOOD, {}, "row 1 is np.float64.nan."),
+        (["a", "b"], GOOD, {}, "Pass classes="),
+        ([[0], [1]], GOOD, {}, "y_true.ravel"),
+        (["a", "c"], GOOD, {"classes": ["a", "b"]}, "row 1 is np.str_.'c'."),
+        (["a", "b"], GOOD, {"classes": ["a", "b", "c"]}, "got 3 names"),
+        (["a", "a"], GOOD, {"classes": ["a", "a"]}, "name each column once"),
+        ([0, 1], GOOD, {"sample_weight": [1, -1]}, "not negative; row 1"),
+        ([0, 1], GOOD, {"sample_weight": [1, np.nan]}, "finite"),
+        ([0, 1], GOOD, {"sample_weight": [0, 0]}, "zero in every row"),
+        ([0, 1], GOOD, {"sample_weight": [1, 1, 1]}, "one weight for each of the 2 rows"),
+        ([0, 1], GOOD, {"sample_weight": ["x", "y"]}, "sample_weight must hold numbers"),
+    ],
+)
+def test_bad_input_gives_one_clear_error(metric, y, probs, options, message):
+    with pytest.raises(DataError, match=message):
+        metric(y, probs, **options)
+
+
+@every_metric
+def test_the_first_bad_row_is_named_by_its_place_in_the_whole_table(metric):
+    probs = np.full((300_000, 2), 0.5, dtype=np.float32)
+    probs[250_000] = 0.9
+    with pytest.raises(DataError, match="row 250000 is"):
+        metric(np.zeros(300_000, dtype=int), probs)
