@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,12 @@ ROW_SUM_TOLERANCE = 1e-4
 
 
 def numbers(values: ArrayLike, name: str) -> Float:
-    """Return `values` as a float64 array, or say that they are no numbers."""
+    """Return `values` as a float64 array, or say that they are no numbers; what is masked becomes NaN."""
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.asarray(values.astype(np.float64).filled(np.nan))
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must hold numbers in rows of equal length; got this: {error}.") from error
 
 
@@ -34,6 +37,11 @@ def rounding_tolerance(values: ArrayLike) -> float:
     """Return how far probabilities of this precision may be off by rounding alone."""
     half = np.asarray(values).dtype == np.float16
     return float(np.finfo(np.float16).eps) if half else ROW_SUM_TOLERANCE
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python object it stands for, which reads better in a message."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
@@ -49,9 +57,9 @@ def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
 def in_range(
     name: str, value: float, low: float = -np.inf, high: float = np.inf, *, open_low: bool = False
 ) -> float:
-    """Return `value` if it is a number within [low, high] (or (low, high] with `open_low`)."""
-    number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if number and (value > low if open_low else value >= low) and value <= high:
+    """Return `value` if it is a finite number within [low, high] (or (low, high] with `open_low`)."""
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if number and (value > low if open_low else value >= low) and value <= high and abs(value) < np.inf:
         return value
     left = "(" if open_low or np.isinf(low) else "["
     right = ")" if np.isinf(high) else "]"
@@ -63,6 +71,13 @@ def positive_int(name: str, value: int, *, low: int = 1) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low:
         return int(value)
     raise ConfigError(f"{name} must be a whole number of at least {low}; got {value!r}.")
+
+
+def boolean(name: str, value: bool) -> bool:
+    """Return `value` if it is True or False; a word such as "no" would count as true."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ConfigError(f"{name} must be True or False; got {value!r}.")
 
 
 def same_length(**arrays: Any) -> int:
@@ -99,6 +114,21 @@ def probabilities(probs: ArrayLike, name: str = "probs") -> Float:
     return np.clip(p, 0.0, 1.0)
 
 
+def logits(values: ArrayLike, name: str = "logits") -> Float:
+    """Return `values` as a finite float64 table of shape (rows, classes)."""
+    z = numbers(values, name)
+    if z.ndim != 2 or z.shape[0] < 1 or z.shape[1] < 2:
+        raise DataError(
+            f"{name} must be a table of shape (rows, classes) with at least one row and two classes; "
+            f"got shape {z.shape}. For one score per row pass np.column_stack([0 * z, z])."
+        )
+    wrong = ~np.isfinite(z)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise DataError(f"{name} must be finite; row {row}, column {column} is {plain(z[row, column])}.")
+    return z
+
+
 def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
     """Return `values` as a float64 vector within [0, 1], mending rounding only."""
     c = numbers(values, name)
@@ -109,17 +139,19 @@ def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{name} must lie in [0, 1]; row {row} is {c[row]!r} ({int(wrong.sum())} such rows). "
+            f"{name} must lie in [0, 1]; row {row} is {plain(c[row])!r} ({int(wrong.sum())} such rows). "
             "If these are scores, calibrate them first."
         )
     return np.clip(c, 0.0, 1.0)
 
 
-def label_codes(y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = None) -> Int:
+def label_codes(
+    y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = None, *, name: str = "y_true"
+) -> Int:
     """Return labels as codes 0..k-1, looking names up in `classes` (the column order of the probabilities)."""
     y = np.asarray(y_true)
     if y.ndim != 1:
-        raise DataError(f"y_true must be a vector of labels; got shape {y.shape}. Try y_true.ravel().")
+        raise DataError(f"{name} must be a vector of labels; got shape {y.shape}. Try {name}.ravel().")
     names = np.arange(n_classes) if classes is None else np.asarray(classes)
     if len(names) != n_classes:
         raise DataError(
@@ -136,10 +168,13 @@ def label_codes(y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = N
         codes, unknown = np.zeros(len(y), dtype=np.int64), np.ones(len(y), dtype=bool)
     if np.any(unknown):
         row = int(np.argmax(unknown))
+        remedy = "Drop these rows, or look for a misspelt label."
+        if classes is None:
+            remedy = "Pass classes= with the label of each column if the labels are names."
         shown = np.array2string(names, threshold=8, separator=", ")
         raise DataError(
-            f"y_true must hold labels from {shown}; row {row} is {y[row]!r}. "
-            "Pass classes= with the label of each column if the labels are names."
+            f"{name} must hold labels from {shown}; row {row} is {plain(y[row])!r} "
+            f"({int(np.sum(unknown))} such rows). {remedy}"
         )
     return codes.astype(np.int64, copy=False)
 
@@ -156,7 +191,9 @@ def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
     wrong = ~(np.isfinite(w) & (w >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataError(f"sample_weight must be finite and not negative; row {row} is {w[row]!r}.")
+        raise DataError(
+            f"sample_weight must be finite and not negative; row {row} is {plain(w[row])!r}. Drop the row."
+        )
     if not w.any():
         raise DataError("sample_weight is zero in every row; at least one row must count.")
     return w

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from selfcal.errors import OutputError
@@ -21,7 +22,8 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise OutputError(
             f"Could not write {target} ({len(data):,} bytes): {error.strerror or error}. "
             "Check that the folder can be written to and has room."

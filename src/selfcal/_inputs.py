@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from numbers import Number
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,69 +13,64 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from selfcal._checks import Float, Int, same_length
+from selfcal._checks import Float, Int, numbers, plain, same_length
 from selfcal.errors import DataError, DataTypeError
 
 
-def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool) -> Float:
+def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: str = "X") -> Float:
     """Return `X` as a finite float64 table; `reset` when fitting, to remember its width and column names."""
+    values = numbers(X, name) if isinstance(X, np.ma.MaskedArray) else X
     try:
-        table = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_all_finite=False)
-    except (ValueError, TypeError) as error:
-        _name_the_cell(X, error)
-        if isinstance(error, ValueError):
-            raise DataError(str(error)) from None
-        raise
+        # dtype=None: a conversion here would take dates for numbers and not say which cell failed
+        raw = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
+    except (TypeError, ValueError, RuntimeError) as error:
+        _explain(X, name, error)
+    table = _as_numbers(estimator, raw, name)
     wrong = ~np.isfinite(table)
     if wrong.any():
-        row, column = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        row, column = np.argwhere(wrong)[0]
         value = "NaN" if np.isnan(table[row, column]) else "infinity"
         raise DataError(
-            f"X must hold finite numbers; row {row}, column {_column(X, int(column))} is {value} "
-            f"({int(wrong.sum())} such cells, NaN or infinity). Impute or drop them first, for instance with "
-            "sklearn.impute.SimpleImputer."
+            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} ({int(wrong.sum())} such cells, "
+            "NaN or infinity). Impute or drop them first, for instance with sklearn.impute.SimpleImputer."
         )
     return table
 
 
-def labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]:
     """Return `y` as a vector of discrete labels, one for each row."""
     if y is None:
         raise DataError(
             "This classifier requires y to be passed, but the target y is None. Pass the labels as y."
         )
-    target = column_or_1d(y, warn=True)
-    same_length(X=range(n_rows), y=target)
-    missing = _missing(target)
+    try:
+        target = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise DataError(
+            f"{name} must be a vector with one label per row: {error} For one column per class pass "
+            f"{name}.argmax(axis=1)."
+        ) from None
+    same_length(**{name.replace("y", "X"): range(n_rows), name: target})
+    missing = _missing(target) | np.ma.getmaskarray(y).ravel()
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(
-            f"y must hold a label in every row; row {row} is {target[row]!r} (None, NaN or infinity count as "
-            f"missing; {int(missing.sum())} such rows). Drop the rows without a label."
+            f"{name} must hold a label in every row; row {row} is {plain(target[row])!r} (None, NaN, infinity "
+            f"and masked count as missing; {int(missing.sum())} such rows). Drop the rows without a label."
         )
-    kinds = {str if isinstance(v, str) else type(v) for v in target} if target.dtype.kind == "O" else set()
-    if len(kinds) > 1 and str in kinds:
-        raise DataError(
-            f"y must hold labels of one kind; got {' and '.join(sorted(k.__name__ for k in kinds))} mixed. "
-            "Convert them first, for instance with y.astype(str)."
-        )
-    if type_of_target(target) not in ("binary", "multiclass"):
+    if target.dtype.kind == "O":
+        target = _one_kind(target, name)
+    try:
+        kind = type_of_target(target)
+    except (TypeError, ValueError) as error:
+        raise DataTypeError(f"{name} must hold strings, integers or booleans: {error}") from None
+    if kind not in ("binary", "multiclass"):
         row = int(np.argmax(target != np.round(target))) if target.dtype.kind == "f" else 0
         raise DataError(
-            f"Unknown label type: {type_of_target(target)}. y must hold discrete classes; row {row} is "
-            f"{target[row]!r}. Cut a continuous target into classes first."
+            f"Unknown label type: {kind}. {name} must hold discrete classes, strings, integers or booleans; "
+            f"row {row} is {plain(target[row])!r}. Cut a continuous target into classes first."
         )
     return target
-
-
-def _missing(target: NDArray[Any]) -> NDArray[np.bool_]:
-    if target.dtype.kind == "f":
-        return ~np.isfinite(target)
-    if target.dtype.kind != "O":
-        return np.zeros(len(target), dtype=bool)
-    return np.array(
-        [v is None or (isinstance(v, float) and not math.isfinite(v)) for v in target], dtype=bool
-    )
 
 
 def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
@@ -82,31 +78,126 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
     classes, codes = np.unique(target, return_inverse=True)
     if len(classes) < 2:
         raise DataError(
-            f"y must hold at least two classes; every row is {classes[0]!r}, one class only. "
+            f"y must hold at least two classes; every row is {plain(classes[0])!r}, one class only. "
             "Check that the label column is the right one."
         )
     return classes, codes.astype(np.int64)
 
 
-def _name_the_cell(X: ArrayLike, error: Exception) -> None:
-    """Raise an error that names the first cell of `X` that is no number, if there is one."""
-    if hasattr(X, "toarray"):
-        return
-    cells = np.asarray(X, dtype=object)
-    if cells.ndim != 2:
-        return
-    for column in range(cells.shape[1]):
-        for row, value in enumerate(cells[:, column]):
-            try:
-                float(value)
-            except (ValueError, TypeError) as reason:
-                kind = DataTypeError if isinstance(error, TypeError) else DataError
-                raise kind(
-                    f"X must hold numbers; row {row}, column {_column(X, column)} is {value!r} ({reason}). "
-                    "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder."
-                ) from None
+def counted_rows(codes: Int, weight: Float | None) -> Int:
+    """Return the rows whose weight is not zero; at least two classes must be among them."""
+    if weight is None:
+        return np.arange(len(codes))
+    counted = np.flatnonzero(weight)
+    if np.all(codes[counted] == codes[counted[0]]):
+        raise DataError(
+            "sample_weight must leave at least two classes; every row whose weight is not zero is of one class, "
+            f"that of row {counted[0]}. Give weight to rows of another class."
+        )
+    return counted
 
 
-def _column(X: ArrayLike, column: int) -> str:
-    names = getattr(X, "columns", None)
-    return str(column) if names is None else repr(list(names)[column])
+def cell(estimator: BaseEstimator, row: int, column: int) -> str:
+    """Say where a cell is, with the name of its column if the estimator knows one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
+
+
+def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float:
+    if raw.dtype.kind in "mMV":
+        raise DataTypeError(
+            f"{name} must hold numbers; got {raw.dtype}. Turn dates into numbers first, for instance into days: "
+            f"({name} - {name}.min()) / np.timedelta64(1, 'D')."
+        )
+    try:
+        return raw.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        _name_the_cell(estimator, raw, name)
+
+
+def _name_the_cell(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> NoReturn:
+    """Raise an error that names the first cell that is no number."""
+    for column, values in enumerate(raw.T):
+        try:
+            values.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            row, reason = next(failed for failed in enumerate(map(_why_no_number, values)) if failed[1])
+            remedy = "Convert the column to numbers, or leave it out."
+            if isinstance(values[row], str):
+                remedy = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder."
+            raise (DataTypeError if isinstance(reason, TypeError) else DataError)(
+                f"{name} must hold numbers; {cell(estimator, row, column)} is {plain(values[row])!r} ({reason}). {remedy}"
+            ) from None
+    raise AssertionError("every column is of numbers, so the table is")
+
+
+def _why_no_number(value: Any) -> Exception | None:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError) as reason:
+        return reason
+    return None
+
+
+def _explain(X: ArrayLike, name: str, error: Exception) -> NoReturn:
+    """Raise scikit-learn's error as ours, in our words if `X` is no table at all."""
+    table = f"{name} must be a table of numbers of shape (rows, columns)"
+    try:
+        cells = np.asarray(X, dtype=object)
+    except (
+        ValueError,
+        RuntimeError,
+    ):  # nested sequences that fit together in no way; a tensor with a gradient
+        raise DataError(f"{table}. {error}") from None
+    if hasattr(X, "toarray") or cells.ndim == 2:
+        said = str(error) if name == "X" else f"{name}: {error}"
+        raise (DataTypeError if isinstance(error, TypeError) else DataError)(said) from None
+    if cells.ndim == 0:
+        raise DataTypeError(
+            f"{table}, such as a NumPy array or a data frame; got a {type(X).__name__}."
+        ) from None
+    if cells.ndim > 2:
+        remedy = f"Try {name}.reshape(len({name}), -1)."
+    elif len({len(row) for row in cells if isinstance(row, (list, tuple))}) > 1:
+        remedy = "Its rows have different lengths; make them equal."
+    else:
+        remedy = f"Reshape your data: {name}.reshape(-1, 1) if it is one column, {name}.reshape(1, -1) if it is one row."
+    raise DataError(f"{table}; got shape {cells.shape}. {remedy}") from None
+
+
+def _missing(target: NDArray[Any]) -> NDArray[np.bool_]:
+    if target.dtype.kind == "f":
+        return ~np.isfinite(target)
+    if target.dtype.kind in "mM":
+        return np.isnat(target)
+    if target.dtype.kind != "O":
+        return np.zeros(len(target), dtype=bool)
+    return np.array([_is_missing(v) for v in target], dtype=bool)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or (isinstance(value, float) and math.isinf(value)) or bool(value != value)
+    except TypeError:  # pandas.NA is neither equal nor unequal to itself
+        return True
+    except ValueError:  # an array has no single answer; it is no label either, which is said elsewhere
+        return False
+
+
+def _one_kind(target: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return labels in an object array as what they all are."""
+    kinds = sorted({_kind(v) for v in target})
+    if len(kinds) > 1:
+        raise DataError(
+            f"{name} must hold labels of one kind; got {' and '.join(kinds)} mixed. "
+            f"Convert them first, for instance with {name}.astype(str)."
+        )
+    return np.array(target.tolist()) if kinds[0] in ("bool", "number") else target
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, Number):
+        return "number"
+    return "str" if isinstance(value, str) else type(value).__name__

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -13,20 +15,43 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from selfcal import _checks, models, recipes
-from selfcal._checks import Float
-from selfcal._inputs import class_codes, feature_table, labels
-from selfcal._parts import Parts, Rows, keep_back, with_validation
+from selfcal._checks import Float, Int
+from selfcal._inputs import cell, class_codes, counted_rows, feature_table, labels
+from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
-from selfcal.errors import ConfigError
+from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Recipe
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
+from selfcal.problem import evaluating
 
 FULL_BATCH_UP_TO = 1024
-PREDICT_ROWS = 8192
+BLOCK = 256
+"""Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
+and what is predicted for a row must not depend on the rows beside it."""
+FARTHEST = 1e18
+"""How large a standardised value may be; beyond it, single precision could overflow inside the network."""
+
+
+class _Data(NamedTuple):
+    """All rows, those of `X` and then those of `X_val`, as the network sees them."""
+
+    x: Tensor
+    y: Int
+    weight: Float | None
+
+    def batches(self, rows: Int, batch_size: int | None, seed: int) -> TensorBatches:
+        """These rows in batches; their weights are one on average."""
+        weight = None
+        if self.weight is not None:
+            weight = torch.from_numpy((self.weight[rows] / self.weight[rows].mean()).astype(np.float32))
+        return TensorBatches(
+            self.x[rows], torch.from_numpy(self.y[rows]), weight, batch_size=batch_size, seed=seed
+        )
 
 
 class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
@@ -47,7 +72,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             training runs to the end.
         validation_fraction: Share of the rows kept back from training when no validation data is given.
         patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
-            improvement before training stops.
+            improvement before training stops; None never stops.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling.
         verbose: Show a progress bar; by default only on a terminal.
@@ -58,6 +83,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         calibrator_: The fitted post-hoc calibrator, or None.
         history_: What happened in training, as plain arrays.
         n_iter_: Inner steps taken.
+        best_iter_: The inner step whose state was kept.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
 
@@ -82,7 +108,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         max_epochs: int = 500,
         early_stopping: bool = True,
         validation_fraction: float = 0.3,
-        patience: int = 10,
+        patience: int | None = 10,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
@@ -114,30 +140,48 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: Numbers, one row per sample.
             y: Labels: strings, integers or booleans.
-            sample_weight: How much each row counts.
+            sample_weight: How much each row counts, relative to the others; a row of weight zero is left out.
             X_val: Validation rows to use instead of keeping back rows of `X`; if the method needs rows for
                 its outer level and for early stopping, they are divided in two halves.
             y_val: Their labels.
         """
+        self._check_settings()
         self.recipe_ = self._recipe()
+        seed = self._seed()
         table = feature_table(self, X, reset=True)
-        target = labels(y, len(table))
+        self.classes_, codes = class_codes(labels(y, len(table)))
         weight = _checks.sample_weights(sample_weight, len(table))
-        self.classes_, codes = class_codes(target)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        parts = self._parts(Rows(table, codes, weight), X_val, y_val, seed)
-        self._fit_scaling(parts.train)
-        result = self._train(parts, seed)
+        if weight is not None:
+            weight = weight / weight.max()  # no sum of weights overflows, and only their ratios matter
+        rows = counted_rows(codes, weight)
+        validation = self._validation(X_val, y_val)
+        needs = {"outer": self.recipe_.needs_outer_data, "selection": bool(self.early_stopping)}
+        if validation is None:
+            parts = keep_back(codes, rows, self.validation_fraction, **needs, seed=seed)
+        else:
+            parts = with_validation(rows, validation[1], len(table), **needs, seed=seed)
+        self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
+        data = _Data(self._tensor(table), codes, weight)
+        if validation is not None:
+            ones = np.ones(len(validation[1]))
+            data = _Data(
+                torch.cat([data.x, self._tensor(validation[0], "X_val")]),
+                np.concatenate([codes, validation[1]]),
+                None if weight is None else np.concatenate([weight, ones]),
+            )
+        result = self._train(data, parts, seed)
         self.module_ = result.module
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step
-        self.train_rows_ = parts.train_rows
+        self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
         self.calibrator_ = None
         if self.recipe_.calibrator is not None and parts.outer is not None:
-            self.calibrator_ = clone(self.recipe_.calibrator).fit(
-                self._logits(parts.outer.x), parts.outer.y, parts.outer.weight
+            self.calibrator_ = clone(self.recipe_.calibrator, safe=False).fit(
+                self._logits(data.x[parts.outer]),
+                data.y[parts.outer],
+                None if data.weight is None else data.weight[parts.outer],
             )
         self._n_rows = len(table)
         return self
@@ -164,11 +208,19 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
     def logits(self, X: ArrayLike) -> Float:
         """The network's raw scores, before any calibration, of shape (rows, classes)."""
         check_is_fitted(self)
-        return self._logits(feature_table(self, X, reset=False))
+        logits = self._logits(self._tensor(feature_table(self, X, reset=False)))
+        wrong = ~np.isfinite(logits).all(axis=1)
+        if wrong.any():
+            raise DataError(
+                f"The network gives no finite scores for row {int(np.argmax(wrong))} of X ({int(wrong.sum())} such "
+                "rows). Look for extreme values in it."
+            )
+        return logits
 
     @property
     def sample_weights_(self) -> Float:
-        """The learned weight of each row of `X` given to `fit`; NaN for rows kept back from training."""
+        """The learned weight of each row of `X` given to `fit`; NaN for rows the network was not
+        trained on: those kept back, and those of weight zero."""
         check_is_fitted(self)
         model = self.recipe_.outer_model
         if not isinstance(model, SampleWeights):
@@ -185,76 +237,134 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             return recipes.named(self.method)
         raise ConfigError(f"method must be a recipe name or a Recipe; got {self.method!r}.")
 
-    def _train(self, parts: Parts, seed: int) -> TrainingResult:
-        batch_size = self._batch_size(len(parts.train))
-        batches = self._batches(parts.train, batch_size, seed)
+    def _seed(self) -> int:
+        try:
+            return int(check_random_state(self.random_state).randint(2**31 - 1))
+        except ValueError as error:
+            raise ConfigError(
+                f"random_state must be None, a whole number or a numpy.random.RandomState; {error}."
+            ) from None
+
+    def _check_settings(self) -> None:
+        for name in ("early_stopping", "standardize"):
+            _checks.boolean(name, getattr(self, name))
+        _checks.in_range("learning_rate", self.learning_rate, 0, open_low=True)
+        _checks.in_range("validation_fraction", self.validation_fraction, 0, 0.9, open_low=True)
+        _checks.positive_int("max_epochs", self.max_epochs)
+        if self.patience is not None:
+            _checks.positive_int("patience, if not None,", self.patience)
+        if self.batch_size is not None and self.batch_size != "auto":
+            _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
+        if not isinstance(self.hidden, (list, tuple, np.ndarray)):
+            raise ConfigError(
+                f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
+            )
+        if self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
+            raise ConfigError(
+                "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
+                f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
+                "n_classes)`."
+            )
+
+    def _validation(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> tuple[Float, Int] | None:
+        if X_val is None and y_val is None:
+            return None
+        if X_val is None or y_val is None:
+            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
+            raise ConfigError(f"X_val and y_val go together; got {given} without {missing}.")
+        if not (self.recipe_.needs_outer_data or self.early_stopping):
+            warnings.warn(
+                f"X_val is not used: method {self.recipe_.name!r} with early_stopping=False keeps no rows back.",
+                stacklevel=3,
+            )
+        table = feature_table(self, X_val, reset=False, name="X_val")
+        target = labels(y_val, len(table), name="y_val")
+        return table, _checks.label_codes(target, len(self.classes_), self.classes_, name="y_val")
+
+    def _fit_scaling(self, table: Float, weight: Float | None) -> None:
+        self._mean, self._scale = np.zeros(table.shape[1]), np.ones(table.shape[1])
+        if self.standardize:
+            size = np.abs(table).max(axis=0)
+            size[size == 0] = 1.0
+            share = table / size  # the squares of very large or very small numbers are out of range
+            mean = np.average(share, axis=0, weights=weight)
+            spread = np.sqrt(np.average((share - mean) ** 2, axis=0, weights=weight))
+            self._mean = mean * size
+            self._scale = np.where(spread > 10 * np.finfo(float).eps * np.abs(mean), spread * size, 1.0)
+
+    def _tensor(self, table: Float, name: str = "X") -> Tensor:
+        with np.errstate(over="ignore"):
+            scaled = (table - self._mean) / self._scale
+        far = np.abs(scaled) > FARTHEST
+        if far.any():
+            row, column = np.argwhere(far)[0]
+            raise DataError(
+                f"{name} must lie within {FARTHEST:g} standard deviations of the training data; "
+                f"{cell(self, row, column)} is {table[row, column]:g}, {abs(scaled[row, column]):.3g} of them away "
+                f"({int(far.sum())} such cells). Clip or drop it"
+                + ("." if self.standardize else ", or set standardize=True.")
+            )
+        return torch.from_numpy(scaled.astype(np.float32))
+
+    def _train(self, data: _Data, parts: Parts, seed: int) -> TrainingResult:
+        batch_size = self.batch_size
+        if batch_size == "auto":
+            batch_size = None if len(parts.train) <= FULL_BATCH_UP_TO else 256
+        batches = data.batches(parts.train, batch_size, seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            module = self._network(parts.train.x.shape[1], len(self.classes_))
+            module = self._network(data.x)
         return train(
             module,
             batches,
-            self._batches(parts.outer, batch_size, seed + 1) if parts.outer else None,
-            self._batches(parts.selection, None, 0) if parts.selection else None,
+            None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
+            None if parts.selection is None else data.batches(parts.selection, None, 0),
             recipe=self.recipe_,
             optimizer=Adam(lr=self.learning_rate),
-            max_steps=_checks.positive_int("max_epochs", self.max_epochs) * len(batches),
+            max_steps=self.max_epochs * len(batches),
             patience=self.patience,
             seed=seed,
             progress=self.verbose,
         )
 
-    def _parts(self, data: Rows, X_val: ArrayLike | None, y_val: ArrayLike | None, seed: int) -> Parts:
-        outer, selection = self.recipe_.needs_outer_data, bool(self.early_stopping)
-        if X_val is None and y_val is None:
-            share = _checks.in_range("validation_fraction", self.validation_fraction, 0, 0.9, open_low=True)
-            return keep_back(data, share, outer=outer, selection=selection, seed=seed)
-        if X_val is None or y_val is None:
-            raise ConfigError("X_val and y_val go together; got only one of them.")
-        table = feature_table(self, X_val, reset=False)
-        codes = _checks.label_codes(labels(y_val, len(table)), len(self.classes_), self.classes_)
-        return with_validation(data, Rows(table, codes), outer=outer, selection=selection, seed=seed)
-
-    def _fit_scaling(self, rows: Rows) -> None:
-        self._mean, self._scale = np.zeros(rows.x.shape[1]), np.ones(rows.x.shape[1])
-        if self.standardize:
-            self._mean = np.average(rows.x, axis=0, weights=rows.weight)
-            spread = np.sqrt(np.average((rows.x - self._mean) ** 2, axis=0, weights=rows.weight))
-            self._scale = np.where(spread > 10 * np.finfo(float).eps * np.abs(self._mean), spread, 1.0)
-
-    def _tensor(self, table: Float) -> Tensor:
-        return torch.from_numpy(((table - self._mean) / self._scale).astype(np.float32))
-
-    def _batches(self, rows: Rows, batch_size: int | None, seed: int) -> TensorBatches:
-        weight = None
-        if rows.weight is not None:
-            weight = torch.from_numpy((rows.weight / rows.weight.mean()).astype(np.float32))
-        return TensorBatches(
-            self._tensor(rows.x), torch.from_numpy(rows.y), weight, batch_size=batch_size, seed=seed
-        )
-
-    def _batch_size(self, n_train: int) -> int | None:
-        if isinstance(self.batch_size, str):
-            _checks.one_of("batch_size", self.batch_size, ("auto",))
-            return None if n_train <= FULL_BATCH_UP_TO else 256
-        return self.batch_size
-
-    def _network(self, n_features: int, n_classes: int) -> nn.Module:
+    def _network(self, x: Tensor) -> nn.Module:
+        n_features, n_classes = x.shape[1], len(self.classes_)
         if self.network is None:
             return models.mlp(n_features, n_classes, hidden=self.hidden)
-        module = None if isinstance(self.network, nn.Module) else self.network(n_features, n_classes)
+        module = self.network(n_features, n_classes)
         if not isinstance(module, nn.Module):
             raise ConfigError(
-                "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
-                f"got {self.network!r}."
+                f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
             )
+        module = copy.deepcopy(module)  # layers that the function shares between calls stay as they are
+        _check_output(module, x[:8], n_classes)
         return module
 
-    def _logits(self, table: Float) -> Float:
-        rows = self._tensor(table)
-        with torch.no_grad():
-            parts = [self.module_(part) for part in rows.split(PREDICT_ROWS)]
-        return torch.cat(parts).double().numpy()
+    def _logits(self, x: Tensor) -> Float:
+        blocks = [F.pad(rows, (0, 0, 0, BLOCK - len(rows))) for rows in x.split(BLOCK)]
+        with torch.no_grad(), evaluating(self.module_):
+            return torch.cat([self.module_(block) for block in blocks])[: len(x)].double().numpy()
+
+
+def _check_output(module: nn.Module, x: Tensor, n_classes: int) -> None:
+    """Try the network on a few rows, so that a wrong one fails here and not in the middle of training."""
+    try:
+        with torch.no_grad(), evaluating(module):
+            output = module(x)
+    except Exception as error:
+        raise ConfigError(
+            f"network must take float32 rows of {x.shape[1]} columns; it failed on the first {len(x)}: {error}"
+        ) from error
+    shape = tuple(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    if shape != (len(x), n_classes):
+        raise ConfigError(
+            f"network must return logits of shape (rows, classes), here {(len(x), n_classes)}; got {shape}. "
+            "Give its last layer n_classes outputs."
+        )
+    if bool((output >= 0).all()) and bool(((output.sum(dim=1) - 1).abs() < 1e-4).all()):
+        raise ConfigError(
+            "network must return logits; it returned probabilities. Leave out the final softmax."
+        )
 
 
 def _softmax(logits: Float) -> Float:

@@ -1,0 +1,37 @@
+"""Pictures of calibration: what is computed and what is drawn are separate functions.
+
+Functions that take `ax` draw on it; functions that end in `_figure` build a `Figure` and return it. Nothing
+here loads pyplot or changes its state or the rcParams, and matplotlib itself is loaded only when drawing.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; hatches, markers and line widths carry
+the same meaning in grey.
+"""
+
+from selfcal.plots._canvas import save_figure
+from selfcal.plots.plane import (
+    ConfidenceGrid,
+    confidence_figure,
+    confidence_floor,
+    confidence_grid,
+    confidence_plane,
+    draw_confidence_plane,
+    plane_bounds,
+)
+from selfcal.plots.reliability import confidence_histogram, reliability_diagram, reliability_figure
+from selfcal.plots.weights import weight_map, weight_paths, weights_figure
+
+__all__ = [
+    "ConfidenceGrid",
+    "confidence_figure",
+    "confidence_floor",
+    "confidence_grid",
+    "confidence_histogram",
+    "confidence_plane",
+    "draw_confidence_plane",
+    "plane_bounds",
+    "reliability_diagram",
+    "reliability_figure",
+    "save_figure",
+    "weight_map",
+    "weight_paths",
+    "weights_figure",
+]

@@ -1,0 +1,162 @@
+"""Accuracy against confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from selfcal._binning import Bins, Closed, Strategy
+from selfcal.metrics import reliability_curve, wilson_interval
+from selfcal.plots._canvas import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    SKY,
+    finish,
+    new_figure,
+    shared_legend,
+    some_methods,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def reliability_diagram(ax: Axes, bins: Bins, *, level: float = 0.95) -> None:
+    """Draw accuracy against confidence, bin by bin.
+
+    Bars reach up to the accuracy. The hatched part is the gap between accuracy and mean confidence: orange
+    where the model claims too much, purple where it claims too little. Whiskers are Wilson intervals of the
+    accuracy, at the mean confidence of the bin; a bin is in order when they touch the diagonal.
+
+    Args:
+        ax: Where to draw.
+        bins: What `metrics.reliability_curve` returns.
+        level: The level of the intervals.
+    """
+    filled = bins.count > 0
+    left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
+    accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
+    agreed = np.minimum(accuracy, confidence)
+    low, high = wilson_interval(accuracy, bins.effective_count[filled], level=level)
+    bars: dict[str, Any] = {"width": width, "align": "edge", "edgecolor": "white", "linewidth": 0.6}
+    over: dict[str, Any] = {"color": ORANGE, "hatch": "////", "label": "over-confident gap", **bars}
+    under: dict[str, Any] = {"color": PURPLE, "hatch": "....", "label": "under-confident gap", **bars}
+    ax.bar(left, agreed, color=BLUE, label="accuracy", **bars)
+    ax.bar(left, confidence - agreed, bottom=agreed, **over)
+    ax.bar(left, accuracy - agreed, bottom=agreed, **under)
+    ax.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=3)
+    ax.errorbar(
+        confidence,
+        accuracy,
+        yerr=np.maximum([accuracy - low, high - accuracy], 0),
+        fmt="o",
+        color=INK,
+        markersize=2.2,
+        elinewidth=0.9,
+        capsize=1.8,
+        clip_on=False,
+        label=f"{level:.0%} interval",
+        zorder=4,
+    )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    finish(ax, "confidence", "accuracy")
+
+
+def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -> None:
+    """Draw the share of samples in each bin, with dashed lines at mean accuracy and mean confidence.
+
+    Calibrated on average means that the two lines meet; confidence to the right means over-confident.
+
+    Args:
+        ax: Where to draw.
+        bins: What `metrics.reliability_curve` returns.
+        chance: 1/C shades the confidences below it, which no top label can have.
+    """
+    width = np.diff(bins.edges)
+    even = np.allclose(width, width[0])
+    height = bins.share if even else bins.share / width
+    ax.bar(bins.edges[:-1], height, width, align="edge", color=SKY, edgecolor="white", linewidth=0.6)
+    if chance is not None:
+        ax.axvspan(0, chance, color=PALE, zorder=0)
+        style: dict[str, Any] = {
+            "ha": "center",
+            "va": "center",
+            "fontsize": 7,
+            "rotation": 90 * (chance < 0.3),
+        }
+        ax.text(chance / 2, 0.5, "below chance", transform=ax.get_xaxis_transform(), **style)
+    means = (("accuracy", bins.mean_accuracy, INK, 0), ("confidence", bins.mean_confidence, GREY, 4))
+    for name, value, colour, offset in means:  # the dashes alternate, so that both show where they meet
+        dashes = (offset, (4, 4))
+        ax.axvline(value, color=colour, linewidth=1.6, linestyle=dashes, label=f"mean {name} {value:.3f}")
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1.08 * float(height.max()))
+    finish(ax, ylabel="share of samples" if even else "density of samples")
+    legend = ax.legend(
+        loc="lower center",
+        bbox_to_anchor=(0.5, 0.97),
+        ncols=2,
+        fontsize=7,
+        frameon=False,
+        handlelength=1.6,
+        handletextpad=0.4,
+        columnspacing=0.9,
+    )
+    legend.set_in_layout(False)
+
+
+def reliability_figure(
+    methods: Mapping[str, tuple[ArrayLike, ArrayLike]],
+    *,
+    chance: float | None = None,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    closed: Closed = "right",
+) -> Figure:
+    """Draw, for each method, the confidence histogram above the reliability diagram.
+
+    Args:
+        methods: For each name, correctness and confidence of the same rows.
+        chance: 1/C shades the confidences below it.
+        n_bins: Number of bins.
+        strategy: "uniform" or "quantile".
+        closed: The side on which a bin holds its edge.
+
+    Returns:
+        The figure.
+
+    >>> figure = reliability_figure({"net": ([1, 0, 1], [0.9, 0.6, 0.7])}, chance=0.5)
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['share of samples', 'accuracy']
+
+    Reference: Guo, Pleiss, Sun, Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+    """
+    some_methods(methods)
+    curves = {
+        name: reliability_curve(correct, confidence, n_bins=n_bins, strategy=strategy, closed=closed)
+        for name, (correct, confidence) in methods.items()
+    }
+    figure = new_figure(3.0 * len(curves) + 0.3, 4.9)
+    axes = figure.subplots(2, len(curves), squeeze=False, sharex=True, sharey="row", height_ratios=[1, 1.9])
+    heights = []
+    for place, (name, curve) in enumerate(curves.items()):
+        upper, lower = axes[0, place], axes[1, place]
+        confidence_histogram(upper, curve, chance=chance)
+        heights.append(upper.get_ylim())
+        reliability_diagram(lower, curve)
+        error = float(curve.share @ np.abs(curve.gap))
+        upper.set_title(f"{name}\nECE {error:.3f} ({len(curve.count)} bins)", fontsize=9, pad=16)
+    axes[0, 0].set_ylim(0, max(top for _, top in heights))
+    for ax in axes[:, 1:].ravel():
+        ax.set_ylabel("")
+    shared_legend(figure, axes[1, 0])
+    return figure

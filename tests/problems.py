@@ -1,0 +1,69 @@
+"""Small bilevel problems with known answers."""
+
+from dataclasses import dataclass
+
+import torch
+
+from selfcal._types import Batch
+from selfcal.interfaces import InnerStep, Problem, Trajectory
+
+
+@dataclass(frozen=True)
+class WeightedRidge(Problem):
+    """Strongly convex: least squares with a weight per row; the outer loss depends on the weights directly too.
+
+    inner = Σ w_i (x_i θ - y_i)² / 2n + μ |θ|² / 2;   outer = mean (x' θ - y')² / 2 + direct · w
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    x_outer: torch.Tensor
+    y_outer: torch.Tensor
+    direct: torch.Tensor
+    mu: float = 0.3
+
+    def inner(self, theta, outer, batch):
+        residual = batch.x @ theta - batch.y
+        weight = outer["weight"][batch.index]
+        return (weight * residual**2).mean() / 2 + self.mu * (theta @ theta) / 2
+
+    def outer(self, theta, outer, batch):
+        return ((batch.x @ theta - batch.y) ** 2).mean() / 2 + self.direct @ outer["weight"]
+
+    def solve(self, weight):
+        """The inner minimiser in closed form."""
+        n, d = self.x.shape
+        hessian = (self.x.T * weight) @ self.x / n + self.mu * torch.eye(d, dtype=self.x.dtype)
+        return torch.linalg.solve(hessian, self.x.T @ (weight * self.y) / n)
+
+    @property
+    def train_batch(self):
+        return Batch(self.x, self.y, torch.arange(len(self.y)))
+
+    @property
+    def outer_batch(self):
+        return Batch(self.x_outer, self.y_outer)
+
+
+def weighted_ridge(seed=0, n=12, d=4):
+    generator = torch.Generator().manual_seed(seed)
+    options = {"dtype": torch.float64, "generator": generator}
+    return WeightedRidge(
+        x=torch.randn(n, d, **options),
+        y=torch.randn(n, **options),
+        x_outer=torch.randn(9, d, **options),
+        y_outer=torch.randn(9, **options),
+        direct=0.1 * torch.randn(n, **options),
+    )
+
+
+def run_inner(problem, rule, theta, outer, batches):
+    """Take an inner step per batch and record all of them."""
+    state, steps = rule.init(theta), []
+    for count, batch in enumerate(batches, start=1):
+        rng = torch.get_rng_state()
+        leaf = theta.detach().requires_grad_()
+        (grad,) = torch.autograd.grad(problem.inner(leaf, outer, batch), leaf)
+        steps.append(InnerStep(theta, grad, state, count, batch, rng))
+        theta, state = rule.update(theta, grad, state, count)
+    return Trajectory(rule, steps, theta)

@@ -1,0 +1,90 @@
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from selfcal import TensorBatches
+from selfcal._types import Batch
+from selfcal.batches import as_batch, as_batches, endless
+from selfcal.errors import ConfigError, DataError
+
+X, Y = torch.arange(10.0)[:, None], torch.arange(10) % 3
+
+
+def test_one_pass_visits_every_row_once_with_its_place():
+    batches = TensorBatches(X, Y, X[:, 0] + 1, batch_size=3, seed=4)
+    seen = list(batches)
+    assert len(seen) == len(batches) == 4
+    index = torch.cat([b.index for b in seen])
+    assert sorted(index.tolist()) == list(range(10))
+    for b in seen:
+        assert torch.equal(b.x, X[b.index])
+        assert torch.equal(b.y, Y[b.index])
+        assert torch.equal(b.weight, X[b.index, 0] + 1)
+
+
+def test_shuffling_is_the_objects_own():
+    torch.manual_seed(0)
+    first = [b.index.tolist() for b in TensorBatches(X, Y, batch_size=4, seed=1)]
+    torch.manual_seed(99)
+    again = TensorBatches(X, Y, batch_size=4, seed=1)
+    assert first == [b.index.tolist() for b in again]
+    assert first != [b.index.tolist() for b in again]  # the next pass has another order
+
+
+def test_whole_set_comes_in_order():
+    (batch,) = TensorBatches(X, Y)
+    assert batch.index.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loader_rows_know_their_place(workers):
+    loader = DataLoader(TensorDataset(X, Y), batch_size=4, shuffle=True, num_workers=workers)
+    batches = as_batches(loader)
+    assert (batches.n_rows, len(batches)) == (10, 3)
+    for batch in batches:
+        assert torch.equal(batch.x, X[batch.index])
+        assert torch.equal(batch.y, Y[batch.index])
+
+
+def test_loader_keeps_its_own_collate():
+    loader = DataLoader(
+        TensorDataset(X, Y),
+        batch_size=5,
+        collate_fn=lambda rows: (torch.stack([r[0] for r in rows]) * 2, Y[:5]),
+    )
+    assert torch.equal(next(iter(as_batches(loader))).x, 2 * X[:5])
+
+
+def test_endless_goes_on():
+    stream = endless(TensorBatches(X, Y, batch_size=6))
+    assert [len(next(stream).y) for _ in range(5)] == [6, 4, 6, 4, 6]
+
+
+def test_batches_from_tuples():
+    assert as_batch((X, Y)).index is None
+    assert as_batch([X, Y, Y]).index is Y
+    batch = Batch(X, Y)
+    assert as_batch(batch) is batch
+    own = TensorBatches(X, Y)
+    assert as_batches(own) is own
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(X[0], Y[0])])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "wording"),
+    [
+        (lambda: as_batch(X), ConfigError, "got Tensor"),
+        (lambda: as_batches([1, 2]), ConfigError, "got list"),
+        (lambda: as_batches(DataLoader(Stream())), ConfigError, "map-style"),
+        (lambda: TensorBatches(X, Y[:4]), DataError, "x has 10, y has 4"),
+        (lambda: TensorBatches(X[:0], Y[:0]), DataError, "at least one row"),
+        (lambda: TensorBatches(X, Y, batch_size=0), ConfigError, "batch_size must be"),
+    ],
+)
+def test_bad_input(call, error, wording):
+    with pytest.raises(error, match=wording):
+        call()

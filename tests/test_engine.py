@@ -1,0 +1,276 @@
+import copy
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from selfcal import BilevelStep, Recipe, TensorBatches, recipes, train
+from selfcal.datasets import Blobs
+from selfcal.engine import MAX_SKIPPED_IN_A_ROW, selection_loss
+from selfcal.errors import ConfigError, DataError, TrainingError
+from selfcal.hypergradients import OneStep, Unrolled
+from selfcal.interfaces import Hypergradient
+from selfcal.models import mlp
+from selfcal.optimizers import SGD, Adam
+
+
+def blobs(n, seed):
+    X, y = Blobs(std=1.7).sample(n, seed=seed)
+    return torch.tensor((X - X.mean(0)) / X.std(0), dtype=torch.float32), torch.from_numpy(y)
+
+
+TRAIN, OUTER, SELECTION = blobs(120, 0), blobs(60, 1), blobs(60, 2)
+
+
+def network(seed=0, **settings):
+    torch.manual_seed(seed)
+    return mlp(2, 5, hidden=(16,), **settings)
+
+
+def fit(recipe, module=None, **settings):
+    options = {"optimizer": Adam(lr=0.02), "max_steps": 60, **settings}
+    return train(module or network(), TRAIN, OUTER, SELECTION, recipe=recipe, **options)
+
+
+def test_plain_training_equals_a_hand_written_loop():
+    ours, theirs = network(), network()
+    result = train(ours, TRAIN, recipe=recipes.standard(), optimizer=Adam(lr=0.02), max_steps=50)
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.02)
+    losses = []
+    for _ in range(50):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(theirs(TRAIN[0]), TRAIN[1])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    np.testing.assert_allclose(result.history.inner_loss, losses, rtol=1e-4)
+    for ours_p, theirs_p in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(ours_p, theirs_p, rtol=1e-3, atol=1e-4)
+
+
+def test_outer_steps_come_after_every_t_inner_steps():
+    result = fit(recipes.bo4sc(inner_steps=7, outer_lr=0.05), max_steps=30)
+    assert result.history.outer_step.tolist() == [7, 14, 21, 28]
+    assert result.history.snapshot_step.tolist() == [0, 7, 14, 21, 28]
+    assert result.history.snapshots["weight"].shape == (5, 120)
+    assert (result.history.snapshots["weight"][0] == 0.5).all()
+
+
+@pytest.mark.parametrize("hypergradient", [OneStep(), Unrolled(), Unrolled(truncate=2)], ids=repr)
+@pytest.mark.parametrize("batch_size", [None, 32])
+def test_weights_move_and_stay_within_bounds(hypergradient, batch_size):
+    recipe = recipes.bo4sc(inner_steps=5, outer_lr=0.2, hypergradient=hypergradient)
+    result = fit(recipe, batch_size=batch_size, patience=None)
+    weights = result.history.snapshots["weight"]
+    assert weights.std() > 0
+    assert weights.min() >= 0
+    assert weights.max() <= 1
+    assert np.isfinite(result.history.outer_loss).all()
+
+
+def test_outer_step_lowers_the_outer_loss_it_looked_at():
+    """From one start, a small step down the exact hypergradient must beat a small step up."""
+    outer_losses = {}
+    for sign in (+1, -1):
+        recipe = recipes.bo4sc(inner_steps=10, outer_lr=0.02, hypergradient=_Signed(sign))
+        step = BilevelStep(network(), Adam(lr=0.02), recipe, n_train=120)
+        rows = (*TRAIN, torch.arange(120))
+        reports = [step(rows, OUTER) for _ in range(100)]
+        outer_losses[sign] = [r.outer_loss for r in reports if r.outer_loss is not None]
+    assert outer_losses[+1][0] == outer_losses[-1][0]
+    assert outer_losses[+1][-1] < outer_losses[-1][-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Signed(Hypergradient):
+    sign: int
+    horizon = None
+
+    def __call__(self, problem, trajectory, outer, batch):
+        value, grads = Unrolled()(problem, trajectory, outer, batch)
+        return value, {name: self.sign * grad for name, grad in grads.items()}
+
+
+@pytest.mark.parametrize("name", ["standard", "bo4sc"])
+def test_same_seed_is_bit_identical(name):
+    results = [fit(recipes.named(name), network(dropout=0.3), batch_size=32, seed=seed) for seed in (3, 3, 4)]
+    first, again, other = (torch.cat([p.reshape(-1) for p in r.module.parameters()]) for r in results)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    np.testing.assert_array_equal(results[0].history.inner_loss, results[1].history.inner_loss)
+
+
+def test_global_random_stream_is_left_alone():
+    before = torch.get_rng_state()
+    module = network(dropout=0.5)
+    torch.set_rng_state(before)
+    fit(recipes.bo4sc(), module)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_best_state_is_restored():
+    result = fit(recipes.bo4sc(), max_steps=600, patience=5, optimizer=Adam(lr=0.05))
+    history = result.history
+    assert result.status == "stopped early"
+    assert result.n_steps < 600
+    best = int(np.argmin(history.selection_loss))
+    assert result.best_step == history.selection_step[best] < result.n_steps
+    assert selection_loss(result.module, TensorBatches(*SELECTION)) == pytest.approx(
+        history.selection_loss[best], rel=1e-6
+    )
+    at_best = np.flatnonzero(history.snapshot_step <= result.best_step)[-1]
+    np.testing.assert_array_equal(result.outer_params["weight"].numpy(), history.snapshots["weight"][at_best])
+    assert len(history.selection_loss) - 1 - best == 5
+
+
+def test_best_state_includes_batch_norm_statistics():
+    module = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5))
+    result = fit(recipes.standard(), module, max_steps=400, patience=3, optimizer=Adam(lr=0.1))
+    again = selection_loss(result.module, TensorBatches(*SELECTION))
+    assert again == pytest.approx(result.history.selection_loss.min(), rel=1e-6)
+
+
+def test_batch_norm_statistics_follow_training_batches_only():
+    """The outer level and its look-ahead passes must not move the running statistics."""
+    module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5))
+    plain = copy.deepcopy(module)
+    far_away = (OUTER[0] + 100, OUTER[1])
+    frozen = dataclasses.replace(recipes.bo4sc(inner_steps=2), outer_optimizer=SGD(lr=1e-30))
+    train(module, TRAIN, far_away, recipe=frozen, optimizer=SGD(lr=0.1), max_steps=10)
+    half = (*TRAIN, torch.full((120,), 0.5))
+    train(plain, half, recipe=recipes.standard(), optimizer=SGD(lr=0.1), max_steps=10)
+    torch.testing.assert_close(module[1].running_mean, plain[1].running_mean)
+    torch.testing.assert_close(module[0].weight, plain[0].weight)
+
+
+def test_dropout_masks_are_replayed():
+    """With the masks replayed, the hypergradient through the steps equals a finite difference of them."""
+    module = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 5)).double()
+    x, y = TRAIN[0].double(), TRAIN[1]
+    seen = {}
+
+    class Spy(Hypergradient):
+        horizon = None
+
+        def __call__(self, problem, trajectory, outer, batch):
+            value, grads = Unrolled()(problem, trajectory, outer, batch)
+            seen.update(value=value.item(), grad=grads["weight"])
+            return value, grads
+
+    recipe = recipes.bo4sc(inner_steps=3, hypergradient=Spy())
+
+    def outer_loss(bump):
+        step = BilevelStep(copy.deepcopy(module), SGD(lr=0.5), recipe, n_train=120)
+        step._outer["weight"] = step._outer["weight"] + bump
+        torch.manual_seed(7)
+        for _ in range(3):
+            step((x, y, torch.arange(120)), (OUTER[0].double(), OUTER[1]))
+        return seen["value"]
+
+    outer_loss(0.0)
+    grad = seen["grad"]
+    for i in (0, 50):
+        bump = torch.zeros(120, dtype=torch.float64)
+        bump[i] = 1e-4
+        expected = (outer_loss(bump) - outer_loss(-bump)) / 2e-4
+        assert grad[i].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_own_loop_keeps_the_module_up_to_date():
+    module = network()
+    step = BilevelStep(module, Adam(lr=0.05), recipes.bo4sc(inner_steps=4), n_train=120)
+    before = module[0].weight.clone()
+    due = []
+    for _ in range(8):
+        due.append(step.outer_due)
+        step((*TRAIN, torch.arange(120)), OUTER if step.outer_due else None)
+    assert due == [False, False, False, True] * 2
+    assert not torch.equal(module[0].weight, before)
+    torch.testing.assert_close(step.problem.read(), step._theta)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_data_loaders_work_for_per_row_weights(shuffle):
+    generator = torch.Generator().manual_seed(0)
+    loaders = [
+        DataLoader(TensorDataset(*part), batch_size=30, shuffle=shuffle, generator=generator)
+        for part in (TRAIN, OUTER, SELECTION)
+    ]
+    result = train(
+        network(), *loaders, recipe=recipes.bo4sc(outer_lr=0.1), optimizer=Adam(lr=0.02), max_steps=40
+    )
+    assert result.outer_params["weight"].shape == (120,)
+    assert result.outer_params["weight"].std() > 0
+
+
+def test_sample_weight_two_is_the_row_twice():
+    weight = torch.ones(120)
+    weight[:20] = 2
+    twice = torch.cat([torch.arange(20), torch.arange(120)])
+    options = {"recipe": recipes.standard(), "optimizer": SGD(lr=0.1), "max_steps": 20}
+    weighted, repeated = network(), network()
+    train(weighted, (*TRAIN, weight * 120 / weight.sum()), **options)
+    train(repeated, (TRAIN[0][twice], TRAIN[1][twice]), **options)
+    torch.testing.assert_close(weighted[0].weight, repeated[0].weight, rtol=1e-4, atol=1e-6)
+
+
+class _Broken(Hypergradient):
+    horizon = 1
+
+    def __call__(self, problem, trajectory, outer, batch):
+        return torch.tensor(1.0), {name: torch.full_like(v, math.nan) for name, v in outer.items()}
+
+
+def test_non_finite_hypergradients_never_reach_the_weights():
+    recipe = recipes.bo4sc(inner_steps=1, hypergradient=_Broken())
+    result = fit(recipe, max_steps=MAX_SKIPPED_IN_A_ROW - 1)
+    assert result.history.skipped == MAX_SKIPPED_IN_A_ROW - 1
+    assert (result.outer_params["weight"] == 0.5).all()
+    with pytest.raises(TrainingError, match=f"not finite {MAX_SKIPPED_IN_A_ROW} outer steps in a row"):
+        fit(recipe, max_steps=MAX_SKIPPED_IN_A_ROW)
+
+
+def test_diverging_training_stops_with_the_step_and_the_remedy():
+    with pytest.raises(
+        TrainingError, match=r"became (nan|inf) at step \d+ with SGD.*Lower the learning rate"
+    ):
+        fit(Recipe(name="odd", loss=lambda z, y: (z**4).sum(dim=1)), optimizer=SGD(lr=1e6))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "wording"),
+    [
+        (
+            lambda: train(network(), TRAIN, recipe=recipes.bo4sc(), optimizer=Adam()),
+            ConfigError,
+            "needs outer_data",
+        ),
+        (
+            lambda: train(network(), TRAIN, recipe=recipes.standard(), optimizer=torch.optim.SGD),
+            ConfigError,
+            "torch.optim works in place",
+        ),
+        (lambda: fit(recipes.standard(), max_steps=0), ConfigError, "max_steps must be"),
+        (lambda: fit(recipes.standard(), patience=0), ConfigError, "patience must be"),
+        (lambda: fit(recipes.standard(), evaluate_every=-1), ConfigError, "evaluate_every must be"),
+        (
+            lambda: BilevelStep(network(), Adam(), recipes.bo4sc(inner_steps=1), n_train=120)(
+                (*TRAIN, torch.arange(120))
+            ),
+            ConfigError,
+            "no outer batch was given",
+        ),
+        (
+            lambda: BilevelStep(network(), Adam(), recipes.bo4sc(), n_train=120)(TRAIN),
+            DataError,
+            "does not say which rows",
+        ),
+    ],
+)
+def test_misuse(call, error, wording):
+    with pytest.raises(error, match=wording):
+        call()

@@ -1,0 +1,100 @@
+"""Every rule equals its torch.optim namesake step for step, and can be differentiated anywhere."""
+
+import pytest
+import torch
+
+from selfcal import optimizers
+from selfcal.errors import ConfigError
+from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD
+
+NAMESAKES = {
+    "sgd": (SGD(lr=0.1), torch.optim.SGD, {"lr": 0.1}),
+    "momentum": (SGD(lr=0.1, momentum=0.9), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "nesterov": (
+        SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+        torch.optim.SGD,
+        {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01},
+    ),
+    "adam": (Adam(lr=0.05), torch.optim.Adam, {"lr": 0.05}),
+    "adam_l2": (
+        Adam(lr=0.05, weight_decay=0.1, betas=(0.8, 0.95), eps=1e-6),
+        torch.optim.Adam,
+        {"lr": 0.05, "weight_decay": 0.1, "betas": (0.8, 0.95), "eps": 1e-6},
+    ),
+    "adamw": (AdamW(lr=0.05, weight_decay=0.1), torch.optim.AdamW, {"lr": 0.05, "weight_decay": 0.1}),
+}
+
+
+def rosenbrock(theta):
+    return ((1 - theta[:-1]) ** 2 + 5 * (theta[1:] - theta[:-1] ** 2) ** 2).sum() * 0.05
+
+
+@pytest.mark.parametrize("name", NAMESAKES)
+def test_equals_torch_step_for_step(name):
+    rule, reference, settings = NAMESAKES[name]
+    theirs = torch.linspace(-1, 1, 7, dtype=torch.float64).requires_grad_()
+    ours, state = theirs.detach().clone(), None
+    optimizer = reference([theirs], **settings)
+    state = rule.init(ours)
+    for count in range(1, 31):
+        grad = torch.func.grad(rosenbrock)(ours)
+        ours, state = rule.update(ours, grad, state, count)
+        optimizer.zero_grad()
+        rosenbrock(theirs).backward()
+        optimizer.step()
+        torch.testing.assert_close(ours, theirs.detach(), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("rule", [*(case[0] for case in NAMESAKES.values()), NormalizedSGD(lr=0.1)])
+def test_update_is_differentiable(rule):
+    generator = torch.Generator().manual_seed(0)
+    theta, grad = torch.randn(2, 5, dtype=torch.float64, generator=generator)
+    state = tuple(s + 0.3 for s in rule.init(theta))
+    inputs = tuple(t.requires_grad_() for t in (theta, grad, *state))
+
+    def flat_update(theta, grad, *state):
+        new_theta, new_state = rule.update(theta, grad, state, 3)
+        return new_theta, *new_state
+
+    assert torch.autograd.gradcheck(flat_update, inputs)
+
+
+def test_a_unit_that_never_fired_does_not_poison_the_adjoint():
+    rule = Adam(lr=0.1)
+    grad = torch.tensor([0.0, 1.0], requires_grad=True)
+    theta, _ = rule.update(torch.zeros(2), grad, rule.init(torch.zeros(2)), 1)
+    theta.sum().backward()
+    assert grad.grad.isfinite().all()
+
+
+def test_update_leaves_its_inputs_alone():
+    for rule, *_ in NAMESAKES.values():
+        theta, grad = torch.ones(3), torch.ones(3)
+        state = rule.init(theta)
+        rule.update(theta, grad, state, 1)
+        assert all(bool((t == v).all()) for t, v in zip((theta, grad, *state), (1, 1, 0, 0), strict=False))
+
+
+def test_normalized_sgd_moves_the_average_coordinate_by_lr():
+    theta = torch.zeros(100)
+    grad = torch.randn(100, generator=torch.Generator().manual_seed(0)) * 1e-9
+    moved, _ = NormalizedSGD(lr=0.02).update(theta, grad, (), 1)
+    assert moved.abs().mean().item() == pytest.approx(0.02, rel=1e-5)
+    still, _ = NormalizedSGD(lr=0.02).update(theta, torch.zeros(100), (), 1)
+    assert (still == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "wording"),
+    [
+        (lambda: SGD(lr=0), "lr must be a number in"),
+        (lambda: SGD(lr=float("nan")), "lr must be a number in"),
+        (lambda: SGD(lr=0.1, nesterov=True), "needs momentum"),
+        (lambda: Adam(lr=-1), "lr must be"),
+        (lambda: Adam(betas=(0.9, 1.5)), "betas must be"),
+        (lambda: optimizers.NormalizedSGD(lr="fast"), "got 'fast'"),
+    ],
+)
+def test_bad_settings(make, wording):
+    with pytest.raises(ConfigError, match=wording):
+        make()
