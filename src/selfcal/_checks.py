@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def numbers(values: ArrayLike, name: str) -> Float:
     """Return `values` as a float64 array, or say that they are no numbers; what is masked becomes NaN."""
     try:
         if isinstance(values, np.ma.MaskedArray):
-            return np.asarray(values.astype(np.float64).filled(np.nan))
+            return np.ma.filled(values.astype(np.float64), np.nan)
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must hold numbers in rows of equal length; got this: {error}.") from error
@@ -58,7 +57,7 @@ def in_range(
     name: str, value: float, low: float = -np.inf, high: float = np.inf, *, open_low: bool = False
 ) -> float:
     """Return `value` if it is a finite number within [low, high] (or (low, high] with `open_low`)."""
-    number = isinstance(value, Real) and not isinstance(value, bool)
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if number and (value > low if open_low else value >= low) and value <= high and abs(value) < np.inf:
         return value
     left = "(" if open_low or np.isinf(low) else "["
@@ -66,14 +65,14 @@ def in_range(
     raise ConfigError(f"{name} must be a number in {left}{low}, {high}{right}; got {value!r}.")
 
 
-def positive_int(name: str, value: int, *, low: int = 1) -> int:
+def positive_int(name: str, value: Any, *, low: int = 1) -> int:
     """Return `value` if it is a whole number of at least `low`."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= low:
         return int(value)
     raise ConfigError(f"{name} must be a whole number of at least {low}; got {value!r}.")
 
 
-def boolean(name: str, value: bool) -> bool:
+def boolean(name: str, value: Any) -> bool:
     """Return `value` if it is True or False; a word such as "no" would count as true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)

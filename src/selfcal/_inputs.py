@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from numbers import Number
 from typing import Any, NoReturn
 
@@ -31,8 +32,8 @@ def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: 
         row, column = np.argwhere(wrong)[0]
         value = "NaN" if np.isnan(table[row, column]) else "infinity"
         raise DataError(
-            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} ({int(wrong.sum())} such cells, "
-            "NaN or infinity). Impute or drop them first, for instance with sklearn.impute.SimpleImputer."
+            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} ({int(wrong.sum())} such "
+            "cells, NaN or infinity). Impute or drop them first, for instance with sklearn.impute.SimpleImputer."
         )
     return table
 
@@ -47,11 +48,13 @@ def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]
         target = column_or_1d(y, warn=True)
     except ValueError as error:
         raise DataError(
-            f"{name} must be a vector with one label per row: {error} For one column per class pass "
-            f"{name}.argmax(axis=1)."
+            f"{name} must be a vector with one label per row; {str(error).splitlines()[0]} If it has one column "
+            f"per class, pass {name}.argmax(axis=1)."
         ) from None
     same_length(**{name.replace("y", "X"): range(n_rows), name: target})
-    missing = _missing(target) | np.ma.getmaskarray(y).ravel()
+    missing = _missing(target)
+    if isinstance(y, np.ma.MaskedArray):
+        missing |= np.ma.getmaskarray(y).ravel()
     if missing.any():
         row = int(np.argmax(missing))
         raise DataError(
@@ -105,10 +108,10 @@ def cell(estimator: BaseEstimator, row: int, column: int) -> str:
 
 def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float:
     if raw.dtype.kind in "mMV":
-        raise DataTypeError(
-            f"{name} must hold numbers; got {raw.dtype}. Turn dates into numbers first, for instance into days: "
-            f"({name} - {name}.min()) / np.timedelta64(1, 'D')."
-        )
+        remedy = f"Turn dates into days first: ({name} - {name}.min()) / np.timedelta64(1, 'D')."
+        if raw.dtype.kind == "V":
+            remedy = "Give each field a column of its own."
+        raise DataTypeError(f"{name} must hold numbers; got {raw.dtype}. {remedy}")
     try:
         return raw.astype(np.float64, copy=False)
     except (TypeError, ValueError, OverflowError):
@@ -126,7 +129,8 @@ def _name_the_cell(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> No
             if isinstance(values[row], str):
                 remedy = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder."
             raise (DataTypeError if isinstance(reason, TypeError) else DataError)(
-                f"{name} must hold numbers; {cell(estimator, row, column)} is {plain(values[row])!r} ({reason}). {remedy}"
+                f"{name} must hold numbers; {cell(estimator, row, column)} is {reprlib.repr(plain(values[row]))} "
+                f"({reason}). {remedy}"
             ) from None
     raise AssertionError("every column is of numbers, so the table is")
 
@@ -150,7 +154,7 @@ def _explain(X: ArrayLike, name: str, error: Exception) -> NoReturn:
     ):  # nested sequences that fit together in no way; a tensor with a gradient
         raise DataError(f"{table}. {error}") from None
     if hasattr(X, "toarray") or cells.ndim == 2:
-        said = str(error) if name == "X" else f"{name}: {error}"
+        said = ("" if name == "X" else f"{name}: ") + str(error).split("\n[")[0]  # without the whole array
         raise (DataTypeError if isinstance(error, TypeError) else DataError)(said) from None
     if cells.ndim == 0:
         raise DataTypeError(
@@ -161,7 +165,9 @@ def _explain(X: ArrayLike, name: str, error: Exception) -> NoReturn:
     elif len({len(row) for row in cells if isinstance(row, (list, tuple))}) > 1:
         remedy = "Its rows have different lengths; make them equal."
     else:
-        remedy = f"Reshape your data: {name}.reshape(-1, 1) if it is one column, {name}.reshape(1, -1) if it is one row."
+        remedy = (
+            f"Reshape your data: {name}.reshape(-1, 1) makes it one column, {name}.reshape(1, -1) one row."
+        )
     raise DataError(f"{table}; got shape {cells.shape}. {remedy}") from None
 
 
@@ -177,7 +183,9 @@ def _missing(target: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _is_missing(value: Any) -> bool:
     try:
-        return value is None or (isinstance(value, float) and math.isinf(value)) or bool(value != value)
+        if value is None or (isinstance(value, float) and math.isinf(value)):
+            return True
+        return bool(value != value)  # noqa: PLR0124 # as NaN and NaT do
     except TypeError:  # pandas.NA is neither equal nor unequal to itself
         return True
     except ValueError:  # an array has no single answer; it is no label either, which is said elsewhere

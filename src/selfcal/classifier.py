@@ -219,8 +219,10 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def sample_weights_(self) -> Float:
-        """The learned weight of each row of `X` given to `fit`; NaN for rows the network was not
-        trained on: those kept back, and those of weight zero."""
+        """The learned weight of each row of `X` given to `fit`; NaN for rows not trained on.
+
+        Those are the rows that were kept back, and rows of weight zero.
+        """
         check_is_fitted(self)
         model = self.recipe_.outer_model
         if not isinstance(model, SampleWeights):
@@ -259,6 +261,8 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
             )
+        for layer, width in enumerate(self.hidden):
+            _checks.positive_int(f"hidden[{layer}]", width)
         if self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
             raise ConfigError(
                 "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
@@ -298,18 +302,17 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         far = np.abs(scaled) > FARTHEST
         if far.any():
             row, column = np.argwhere(far)[0]
+            limit = f"within {FARTHEST:g} standard deviations of the training data"
+            if not self.standardize:
+                limit = f"within ±{FARTHEST:g} if standardize=False"
             raise DataError(
-                f"{name} must lie within {FARTHEST:g} standard deviations of the training data; "
-                f"{cell(self, row, column)} is {table[row, column]:g}, {abs(scaled[row, column]):.3g} of them away "
-                f"({int(far.sum())} such cells). Clip or drop it"
-                + ("." if self.standardize else ", or set standardize=True.")
+                f"{name} must lie {limit}; {cell(self, row, column)} is {table[row, column]:g} "
+                f"({int(far.sum())} such cells). Clip or drop them."
             )
         return torch.from_numpy(scaled.astype(np.float32))
 
     def _train(self, data: _Data, parts: Parts, seed: int) -> TrainingResult:
-        batch_size = self.batch_size
-        if batch_size == "auto":
-            batch_size = None if len(parts.train) <= FULL_BATCH_UP_TO else 256
+        batch_size = self._batch_size(len(parts.train))
         batches = data.batches(parts.train, batch_size, seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -326,6 +329,11 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             seed=seed,
             progress=self.verbose,
         )
+
+    def _batch_size(self, n_train: int) -> int | None:
+        if self.batch_size == "auto":
+            return None if n_train <= FULL_BATCH_UP_TO else 256
+        return None if self.batch_size is None else int(self.batch_size)
 
     def _network(self, x: Tensor) -> nn.Module:
         n_features, n_classes = x.shape[1], len(self.classes_)

@@ -42,12 +42,11 @@ class Results:
             raise DataError(
                 f"{self.path} is not a results file ({error}). Move it away to start anew."
             ) from None
-        if settings != json.loads(json.dumps(self.settings)):
-            differing = sorted(
-                k for k in {*settings, *self.settings} if settings.get(k) != self.settings.get(k)
-            )
+        asked = json.loads(json.dumps(self.settings))
+        if settings != asked:
+            differing = sorted(k for k in {*settings, *asked} if settings.get(k) != asked.get(k))
             raise ConfigError(
-                f"{self.path} holds results of other settings ({', '.join(differing) or 'order'}). "
+                f"{self.path} holds results of other settings ({', '.join(differing)}). "
                 "Choose another --out folder, or move the file away to start anew."
             )
         return list(rows)

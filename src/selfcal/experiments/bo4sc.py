@@ -63,7 +63,7 @@ def trained_on(recipe: Recipe, parts: ThreeWaySplit, seed: int) -> SelfCalibrate
             early_stopping=False,
             random_state=seed,
         )
-        return clf.fit(*parts.train, X_val=parts.validation.X, y_val=parts.validation.y)
+        return clf.fit(*parts.train, **(_validation(parts) if recipe.needs_outer_data else {}))
 
     return max((fitted(rate) for rate in LEARNING_RATES), key=lambda clf: clf.score(*parts.validation))
 
@@ -75,7 +75,7 @@ def early_stopped(choices: Sequence[Recipe], parts: ThreeWaySplit, seed: int) ->
         clf = SelfCalibratedClassifier(
             recipe, learning_rate=learning_rate, max_epochs=EPOCHS, patience=20, random_state=random_state
         )
-        return clf.fit(*parts.train, X_val=parts.validation.X, y_val=parts.validation.y)
+        return clf.fit(*parts.train, **_validation(parts))
 
     def selection_loss(repeats: Sequence[SelfCalibratedClassifier]) -> float:
         return float(np.mean([clf.history_.selection_loss.min() for clf in repeats]))
@@ -130,7 +130,7 @@ def reproduce(
         one_of("datasets", name, datasets.paper_datasets()) for name in only or datasets.paper_datasets()
     ]
     units = [(name, seed) for seed in range(positive_int("seeds", seeds)) for name in names]
-    results = Results(folder / "results.json", _PROTOCOL)
+    results = Results(folder / "results.json", protocol())
     rows = run_units(run_unit, units, results, jobs=positive_int("jobs", jobs), title="Reproducing BO4SC")
     write_atomically(folder / "table.md", summary_table(rows, METHODS))
     for name, figure in figures(names).items():
@@ -157,6 +157,10 @@ def figures(names: Sequence[str], seed: int = 0) -> dict[str, Figure]:
     return drawn
 
 
+def _validation(parts: ThreeWaySplit) -> dict[str, Any]:
+    return {"X_val": parts.validation.X, "y_val": parts.validation.y}
+
+
 def _row(unit: Unit, method: str, small: Predictions, large: Predictions) -> Row:
     """The scores of one model on the paper's test rows, on fresh rows, and against the posterior."""
     dataset, seed = unit
@@ -176,7 +180,7 @@ def _weights_figure(parts: ThreeWaySplit, seed: int) -> Figure:
     """Weights over a whole run with the exact hypergradient; early stopping would end it before they settle."""
     recipe = recipes.bo4sc(outer_lr=0.01, hypergradient=Unrolled())
     clf = SelfCalibratedClassifier(recipe, max_epochs=EPOCHS, early_stopping=False, random_state=seed)
-    clf.fit(*parts.train, X_val=parts.validation.X, y_val=parts.validation.y)
+    clf.fit(*parts.train, **_validation(parts))
     return plots.weights_figure(
         clf.history_.snapshot_step // recipe.inner_steps,
         clf.history_.snapshots["weight"],
@@ -192,14 +196,16 @@ def _settings(clf: SelfCalibratedClassifier) -> dict[str, Any]:
     return chosen
 
 
-_PROTOCOL = {
-    "experiment": "bo4sc",
-    "epochs": EPOCHS,
-    "learning_rates": LEARNING_RATES,
-    "outer_learning_rates": OUTER_LEARNING_RATES,
-    "tuning_repeats": TUNING_REPEATS,
-    "large_test": LARGE_TEST,
-}
+def protocol() -> dict[str, Any]:
+    """What rows must have in common to stand in one results file."""
+    return {
+        "experiment": "bo4sc",
+        "epochs": EPOCHS,
+        "learning_rates": LEARNING_RATES,
+        "outer_learning_rates": OUTER_LEARNING_RATES,
+        "tuning_repeats": TUNING_REPEATS,
+        "large_test": LARGE_TEST,
+    }
 
 
 @functools.cache

@@ -1,0 +1,1 @@
+"""Side-by-side timings, printed as ratios within one run."""

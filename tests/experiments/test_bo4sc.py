@@ -1,0 +1,60 @@
+"""The whole experiment at a size for a test: every output, its honesty, and its repeatability."""
+
+import json
+
+import pytest
+
+from selfcal import metrics
+from selfcal.errors import ConfigError
+from selfcal.experiments import bo4sc
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(bo4sc, "EPOCHS", 20)
+    monkeypatch.setattr(bo4sc, "LEARNING_RATES", (0.01,))
+    monkeypatch.setattr(bo4sc, "TUNING_REPEATS", 1)
+    monkeypatch.setattr(bo4sc, "LARGE_TEST", 2000)
+    bo4sc._large_test.cache_clear()
+    yield
+    bo4sc._large_test.cache_clear()
+
+
+def test_split_is_the_papers():
+    parts = bo4sc.paper_split("spiral-2.5", seed=1)
+    assert [len(part.y) for part in parts] == [700, 300, 1000]
+
+
+def test_unit_has_every_method_and_metric(quick):
+    rows = bo4sc.run_unit(("blobs-1.7", 0))
+    assert [row["method"] for row in rows] == list(bo4sc.METHODS)
+    by_method = {row["method"]: row for row in rows}
+    assert by_method["standard"]["accuracy"] == by_method["isoreg"]["accuracy"]
+    assert by_method["oracle"]["calibration_error"] == pytest.approx(0, abs=1e-12)
+    assert by_method["oracle"]["log_loss_100k"] < min(
+        row["log_loss_100k"] for row in rows if row["method"] != "oracle"
+    )
+    assert by_method["bo4sc"]["settings"].keys() == {"learning_rate", "steps", "outer_lr"}
+    assert json.loads(json.dumps(rows)) == rows
+    assert bo4sc.run_unit(("blobs-1.7", 0)) == rows
+
+
+def test_isoreg_calibrates_on_validation_rows_only(quick):
+    """Its map must be the isotonic fit of the 300 validation rows: tests rows play no part."""
+    parts = bo4sc.paper_split("blobs-1.7", 0)
+    clf = bo4sc.FITTED["isoreg"](parts, 0)
+    X, y = parts.validation
+    error = metrics.confidence_calibration_error(clf.predict(X) == y, clf.confidence(X))
+    assert error < 0.02
+
+
+def test_figures_are_those_of_the_data_sets_asked_for(quick, monkeypatch):
+    monkeypatch.setattr(bo4sc, "OUTER_LEARNING_RATES", (0.01,))
+    assert sorted(bo4sc.figures(["blobs-1.7"])) == ["figure-1-confidence", "figure-3-weights"]
+    assert sorted(bo4sc.figures(["spiral-3.5"])) == ["figure-2-reliability"]
+    assert bo4sc.figures(["bac"]) == {}
+
+
+def test_unknown_data_set(tmp_path):
+    with pytest.raises(ConfigError, match=r"Did you mean 'blobs-1\.7'"):
+        bo4sc.reproduce(tmp_path, only=["blobs1.7"])

@@ -1,0 +1,77 @@
+import json
+import os
+
+import pytest
+
+from selfcal.errors import ConfigError, DataError, OutputError
+from selfcal.experiments._runner import Results, run_units
+
+UNITS = [("a", 0), ("b", 0), ("a", 1)]
+
+
+def work(unit):
+    """Runs in another process; leaves a mark that it ran."""
+    name, seed = unit
+    with open(os.environ["SELFCAL_MARKS"], "a") as marks:
+        marks.write(f"{name}{seed}\n")
+    if os.environ.get("SELFCAL_FAIL") == f"{name}{seed}":
+        raise RuntimeError("pulled the plug")
+    return [{"dataset": name, "seed": seed, "method": m, "value": len(name) + seed} for m in ("x", "y")]
+
+
+@pytest.fixture
+def marks(tmp_path, monkeypatch):
+    path = tmp_path / "marks"
+    monkeypatch.setenv("SELFCAL_MARKS", str(path))
+    return path
+
+
+def test_finished_units_are_not_run_again(tmp_path, marks, monkeypatch):
+    results = Results(tmp_path / "results.json", {"grid": (1, 2)})
+    monkeypatch.setenv("SELFCAL_FAIL", "a1")
+    with pytest.raises(RuntimeError, match="pulled the plug"):
+        run_units(work, UNITS, results, jobs=1, title="Test")
+    assert len(results.rows()) == 4
+    monkeypatch.delenv("SELFCAL_FAIL")
+    rows = run_units(work, UNITS, results, jobs=2, title="Test")
+    assert [(r["dataset"], r["seed"], r["method"]) for r in rows] == [(*u, m) for u in UNITS for m in "xy"]
+    assert marks.read_text().split() == ["a0", "b0", "a1", "a1"]
+    again = run_units(work, UNITS, results, jobs=2, title="Test")
+    assert again == rows
+    assert len(marks.read_text().split()) == 4
+
+
+def test_asking_for_less_gives_less(tmp_path, marks):
+    results = Results(tmp_path / "results.json", {})
+    run_units(work, UNITS, results, jobs=1, title="Test")
+    assert len(run_units(work, UNITS[:1], results, jobs=1, title="Test")) == 2
+    assert len(results.rows()) == 6
+
+
+def test_progress_is_reported_line_by_line(tmp_path, marks, capsys):
+    run_units(work, UNITS[:2], Results(tmp_path / "results.json", {}), jobs=1, title="Test")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("[1/2] a, seed 0; about")
+    assert lines[1].startswith("[2/2] b, seed 0; about 0 min left")
+
+
+def test_results_of_other_settings_are_refused(tmp_path):
+    path = tmp_path / "results.json"
+    Results(path, {"epochs": 5, "grid": (1,)}).write([])
+    with pytest.raises(ConfigError, match=r"other settings \(epochs\).*another --out"):
+        Results(path, {"epochs": 6, "grid": (1,)}).rows()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "\x00\x01", json.dumps({"settings": 1})])
+def test_a_broken_file_is_refused(tmp_path, content):
+    path = tmp_path / "results.json"
+    path.write_text(content)
+    with pytest.raises(DataError, match="not a results file"):
+        Results(path, {}).rows()
+
+
+def test_a_folder_that_cannot_be_written_to_fails_before_the_work(tmp_path, marks):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError):
+        run_units(work, UNITS, Results(tmp_path / "file" / "results.json", {}), jobs=1, title="Test")
+    assert not marks.exists()
