@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from selfcal._types import Batch
+from selfcal._types import Batch, Output
 from selfcal.interfaces import InnerStep, Problem, Trajectory
 
 
@@ -22,10 +22,15 @@ class WeightedRidge(Problem):
     direct: torch.Tensor
     mu: float = 0.3
 
-    def inner(self, theta, outer, batch):
-        residual = batch.x @ theta - batch.y
-        weight = outer["weight"][batch.index]
-        return (weight * residual**2).mean() / 2 + self.mu * (theta @ theta) / 2
+    def output(self, theta, batch):
+        """The prediction in the first column; the parameters ride along for the ridge penalty."""
+        rides = theta.expand(len(batch.y), -1)
+        return Output(torch.cat([(batch.x @ theta)[:, None], rides], dim=1))
+
+    def training_loss(self, output, outer, batch):
+        residual = output.logits[:, 0] - batch.y
+        ridge = (output.logits[:, 1:] ** 2).sum(dim=1)
+        return (outer["weight"][batch.index] * residual**2 + self.mu * ridge).mean() / 2
 
     def outer(self, theta, outer, batch):
         return ((batch.x @ theta - batch.y) ** 2).mean() / 2 + self.direct @ outer["weight"]

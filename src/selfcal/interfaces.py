@@ -64,12 +64,20 @@ class Problem(ABC):
     """A bilevel problem over one flat vector `theta` of network parameters."""
 
     @abstractmethod
-    def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
-        """The training loss."""
+    def output(self, theta: Tensor, batch: Batch) -> Output:
+        """What the network with these parameters says about the rows."""
+
+    @abstractmethod
+    def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
+        """The inner loss of an output."""
 
     @abstractmethod
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The outer loss; it may depend on `outer` directly."""
+
+    def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The inner loss. Outer parameters reach it through the output only, which `OneStep` relies on."""
+        return self.training_loss(self.output(theta, batch), outer, batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +91,9 @@ class InnerStep:
     batch: Batch
     rng: Tensor
 
-    def replay(self, problem: Problem, theta: Tensor, outer: OuterParams) -> Tensor:
-        """The inner loss of this step with the same random numbers (dropout masks) as the first time."""
+    def rewind(self) -> None:
+        """Set the random stream back, so that a pass over this step sees the same dropout masks again."""
         torch.set_rng_state(self.rng)
-        return problem.inner(theta, outer, self.batch)
 
 
 @dataclass(frozen=True, slots=True)

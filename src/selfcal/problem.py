@@ -18,7 +18,7 @@ class BilevelProblem(Problem):
     """The inner and the outer loss of a recipe for one `nn.Module`.
 
     The flat vector `theta` holds the module's trainable parameters in their own order. The module itself is
-    only written to by `write`; `inner` and `outer` evaluate it at any `theta` without touching it.
+    only written to by `write`; `output` and `outer` evaluate it at any `theta` without touching it.
     """
 
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
@@ -46,16 +46,29 @@ class BilevelProblem(Problem):
             for p, part in zip(self._live, theta.split(self._sizes), strict=True):
                 p.copy_(part.view_as(p))
 
-    def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
-        """The training loss: the mean over the rows of weight times loss."""
-        return self._training_loss(self._output(theta, batch), outer, batch)
+    def output(self, theta: Tensor, batch: Batch) -> Output:
+        """What the module says about the rows with its parameters at `theta`."""
+        parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
+        params = {name: part.view_as(p) for name, part, p in parts}
+        return _as_output(functional_call(self.module, params, (batch.x,)))
+
+    def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
+        """The mean over the rows of weight times loss."""
+        model = self.recipe.outer_model
+        hyper = {} if model is None else model(outer, output, batch)
+        weight = hyper.pop("weight", None)
+        values = self.recipe.loss(output.logits, batch.y, **hyper)
+        for factor in (weight, batch.weight):
+            if factor is not None:
+                values = values * factor
+        return values.mean()
 
     def inner_gradient(self, outer: OuterParams, batch: Batch) -> tuple[Tensor, Tensor]:
         """The training loss and its flat gradient at the module's own parameters, as plain training has it.
 
         The forward pass is the module's own, so that BatchNorm statistics move as they should.
         """
-        loss = self._training_loss(_as_output(self.module(batch.x)), outer, batch)
+        loss = self.training_loss(_as_output(self.module(batch.x)), outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         return loss.detach(), torch.cat([g.reshape(-1) for g in grads])
 
@@ -63,7 +76,7 @@ class BilevelProblem(Problem):
         """The outer loss, with the network in the mode it will predict in."""
         assert self.recipe.objective is not None
         with evaluating(self.module):
-            return self.recipe.objective(self._output(theta, batch), batch)
+            return self.recipe.objective(self.output(theta, batch), batch)
 
     @contextmanager
     def look_ahead(self) -> Iterator[None]:
@@ -75,22 +88,6 @@ class BilevelProblem(Problem):
             finally:
                 for buffer, before in buffers:
                     buffer.copy_(before)
-
-    def _output(self, theta: Tensor, batch: Batch) -> Output:
-        parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
-        return _as_output(
-            functional_call(self.module, {name: part.view_as(p) for name, part, p in parts}, (batch.x,))
-        )
-
-    def _training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
-        model = self.recipe.outer_model
-        hyper = {} if model is None else model(outer, output, batch)
-        weight = hyper.pop("weight", None)
-        values = self.recipe.loss(output.logits, batch.y, **hyper)
-        for factor in (weight, batch.weight):
-            if factor is not None:
-                values = values * factor
-        return values.mean()
 
 
 @contextmanager

@@ -66,7 +66,8 @@ def _pull_back(
     state = tuple(s.detach().requires_grad_() for s in step.state)
     leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
     with torch.enable_grad():
-        loss = step.replay(problem, theta, leaves)
+        step.rewind()
+        loss = problem.inner(theta, leaves, step.batch)
         (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
         new_theta, new_state = rule.update(theta, grad, state, step.count)
     ends = (new_theta, *new_state)[: len(adjoints)]
