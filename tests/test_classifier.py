@@ -1,7 +1,6 @@
 """The estimator: scikit-learn's own checks, its composition with scikit-learn, and every way to misuse it."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -9,8 +8,6 @@ import torch
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -45,6 +42,11 @@ def data():
     for array in (X, y):
         array.flags.writeable = False
     return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return classifier(max_epochs=2).fit(*data)
 
 
 def changed(X, value, row=4, column=1):
@@ -120,54 +122,27 @@ class TestWithScikitLearn:
         np.testing.assert_array_equal(again.predict_proba(data[0]), fitted.predict_proba(data[0]))
 
     def test_names_of_features(self, data):
+        pandas = pytest.importorskip("pandas")
         X, y = data
-        frame = _frame(X, ["age", "height"])
-        model = classifier().fit(frame, y)
+        frame = pandas.DataFrame(X, columns=["age", "height"])
+        model = classifier().fit(frame, pandas.Series(y))
         assert list(model.feature_names_in_) == ["age", "height"]
         np.testing.assert_array_equal(model.predict_proba(frame), classifier().fit(X, y).predict_proba(X))
         with pytest.raises(DataError, match="feature names should match"):
-            model.predict(_frame(X, ["height", "age"]))
+            model.predict(frame[["height", "age"]])
         with pytest.raises(DataError, match=r"row 4, column 1 \('height'\) is NaN"):
-            classifier().fit(_frame(changed(X, np.nan), ["age", "height"]), y)
+            classifier().fit(pandas.DataFrame(changed(X, np.nan), columns=frame.columns), y)
         with pytest.raises(DataError, match=r"row 4, column 1 \('height'\) is 1e\+30"):
-            model.predict(_frame(changed(X, 1e30), ["age", "height"]))
+            model.predict(pandas.DataFrame(changed(X, 1e30), columns=frame.columns))
+        with pytest.raises(DataError, match=r"row 0, column 2 \('day'\) is Timestamp"):
+            classifier().fit(frame.assign(day=pandas.Timestamp("2020-01-01")), y)
+        with pytest.raises(DataError, match="y must hold a label in every row; row 1 is <NA>"):
+            classifier().fit(frame, pandas.Series(["a", pandas.NA, *y[2:].astype(str)], dtype=object))
 
-    def test_two_columns_of_one_name_work(self, data):
-        frame = _frame(data[0], ["age", "age"])
-        assert classifier().fit(frame, data[1]).predict(frame).shape == (150,)
-
-
-class Frame:
-    """As much of a data frame as scikit-learn looks at, for where pandas is not installed."""
-
-    def __init__(self, values, columns):
-        self.values, self.columns, self.shape = values, columns, values.shape
-
-    def __len__(self):
-        return len(self.values)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(self.values, dtype=dtype)
-
-    def __narwhals_dataframe__(self):
-        return self
-
-    def _with_version(self, version):
-        self._version = version
-        return self
-
-
-def _frame(values, columns):
-    try:
-        from pandas import DataFrame
-    except ImportError:
-        DataFrame = Frame
-    frame = DataFrame(values, columns=columns)
-    try:
-        LogisticRegression().fit(DataFrame(np.eye(2), columns=columns), [0, 1]).feature_names_in_  # noqa: B018
-    except AttributeError:
-        pytest.skip("this scikit-learn knows data frames by their class only, and pandas is not installed")
-    return frame
+    def test_two_columns_of_one_name(self, data):
+        pandas = pytest.importorskip("pandas")
+        with pytest.raises(DataError, match=r"unique column names, got:\n- 'age' 2 times"):
+            classifier().fit(pandas.DataFrame(data[0], columns=["age", "age"]), data[1])
 
 
 class TestLabels:
@@ -287,7 +262,7 @@ class TestParts:
         learned = weights[model.train_rows_]
         assert ((learned >= 0) & (learned <= 1)).all()
         assert learned.std() > 0
-        assert len(model.train_rows_) == round(0.7 * len(X))
+        assert len(model.train_rows_) == pytest.approx(0.7 * len(X), abs=5)
 
     def test_only_methods_with_sample_weights_have_them(self, data):
         model = classifier("standard").fit(*data)
@@ -302,16 +277,15 @@ class TestParts:
         np.testing.assert_array_equal(model.train_rows_, np.arange(100))
         assert not np.isnan(model.sample_weights_).any()
 
-    @pytest.mark.parametrize("method", METHODS)
-    def test_nothing_is_learned_from_validation_labels_but_when_to_stop(self, data, method):
+    @pytest.mark.parametrize("method", ["isoreg", "bo4sc"])
+    def test_half_of_the_validation_data_is_for_the_method_and_half_for_stopping(self, data, method):
         X, y = data
-        model = classifier(method, early_stopping=False).fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:])
-        other = classifier(method, early_stopping=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            other.fit(X[:100], y[:100], X_val=X[100:], y_val=np.roll(y[100:], 7))
-        same = np.array_equal(model.predict_proba(X), other.predict_proba(X))
-        assert same == (method == "standard")
+        settings = {"X_val": X[100:], "y_val": y[100:]}
+        both = classifier(method).fit(X[:100], y[:100], **settings)
+        whole = classifier(method, early_stopping=False).fit(X[:100], y[:100], **settings)
+        assert len(both.history_.selection_loss) > 0
+        assert len(whole.history_.selection_loss) == 0
+        assert not np.array_equal(both.predict_proba(X), whole.predict_proba(X))
 
     def test_validation_data_that_nobody_needs_is_mentioned(self, data):
         with pytest.warns(
@@ -373,10 +347,10 @@ class TestTraining:
     def test_leaves_arrays_and_random_streams_alone(self, data, method):
         X, y = (array.copy() for array in data)
         weight = np.ones(len(X))
-        before = torch.get_rng_state(), np.random.get_state()[1].copy()
+        before = torch.get_rng_state(), pickle.dumps(np.random.get_state())  # noqa: NPY002
         classifier(method, network=_dropout_and_batch_norm).fit(X, y, weight).predict_proba(X)
         assert torch.equal(torch.get_rng_state(), before[0])
-        np.testing.assert_array_equal(np.random.get_state()[1], before[1])
+        assert pickle.dumps(np.random.get_state()) == before[1]  # noqa: NPY002
         np.testing.assert_array_equal(X, data[0])
         np.testing.assert_array_equal(y, data[1])
         np.testing.assert_array_equal(weight, 1)
@@ -401,7 +375,6 @@ class TestTraining:
         assert (probs >= 0).all()
         chosen = np.searchsorted(model.classes_, model.predict(X))
         np.testing.assert_allclose(model.confidence(X), probs[np.arange(len(X)), chosen])
-        assert log_loss(y, np.clip(probs, 1e-6, 1)) < 1.7
 
     def test_units_of_the_columns_do_not_matter(self, data):
         X, y = data
@@ -505,7 +478,7 @@ class TestNetwork:
                 r"here \(8, 5\); got \(8, 1\). Give its last layer n_classes outputs",
             ),
             (lambda n, k: nn.Sequential(nn.Linear(n, k), nn.Flatten(0)), r"got \(40,\)"),
-            (lambda n, k: nn.LSTM(n, k), "got a tuple"),
+            (nn.LSTM, "got a tuple"),
             (
                 lambda n, k: nn.Linear(n + 1, k),
                 "must take float32 rows of 2 columns; .* cannot be multiplied",
@@ -652,10 +625,6 @@ class TestBadInput:
     def test_data_at_prediction(self, fitted, data, change, message, method):
         with pytest.raises(DataError, match=message):
             getattr(fitted, method)(change(data[0]))
-
-    @pytest.fixture(scope="class")
-    def fitted(self, data):
-        return classifier(max_epochs=2).fit(*data)
 
     @pytest.mark.parametrize("method", ["predict", "predict_proba", "confidence", "logits"])
     def test_not_fitted(self, data, method):

@@ -33,6 +33,21 @@ class OptimizerRule(ABC):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The parameters and the state after step number `count` (the first is 1)."""
 
+    @abstractmethod
+    def pull_back(
+        self,
+        theta: Tensor,
+        grad: Tensor,
+        state: tuple[Tensor, ...],
+        count: int,
+        adjoint: Tensor,
+        state_adjoints: tuple[Tensor, ...] | None = None,
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """The reverse of `update`: adjoints of its results to adjoints of `theta`, `grad` and `state`.
+
+        `state_adjoints` is None after the last step, whose state nobody has used yet.
+        """
+
 
 class OuterModel(ABC):
     """What the outer level owns: turns its parameters into the loss's hyperparameters, row by row."""

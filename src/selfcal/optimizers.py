@@ -56,6 +56,27 @@ class SGD(OptimizerRule):
         direction = grad.add(velocity, alpha=self.momentum) if self.nesterov else velocity
         return theta.sub(direction, alpha=self.lr), (velocity,)
 
+    def pull_back(
+        self,
+        theta: Tensor,
+        grad: Tensor,
+        state: State,
+        count: int,
+        adjoint: Tensor,
+        state_adjoints: State | None = None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """Linear in everything, so the adjoint does not depend on where the step was taken."""
+        to_direction = adjoint * -self.lr
+        to_grad, to_state = to_direction, state
+        if self.momentum:
+            to_velocity = to_direction * self.momentum if self.nesterov else to_direction
+            if state_adjoints is not None:
+                to_velocity = to_velocity + state_adjoints[0]
+            to_grad = to_direction + to_velocity if self.nesterov else to_velocity
+            to_state = (to_velocity * self.momentum,)
+        to_theta = adjoint.add(to_grad, alpha=self.weight_decay) if self.weight_decay else adjoint
+        return to_theta, to_grad, to_state
+
 
 @dataclass(frozen=True)
 class NormalizedSGD(OptimizerRule):
@@ -84,6 +105,21 @@ class NormalizedSGD(OptimizerRule):
         """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
         size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
         return theta.sub(grad / size, alpha=self.lr), ()
+
+    def pull_back(
+        self,
+        theta: Tensor,
+        grad: Tensor,
+        state: State,
+        count: int,
+        adjoint: Tensor,
+        state_adjoints: State | None = None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """The quotient rule: every coordinate also changes the mean the others are divided by."""
+        size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
+        to_step = adjoint * -self.lr
+        to_size = -(to_step * grad).sum() / size**2
+        return adjoint, to_step / size + to_size * grad.sign() / grad.numel(), ()
 
 
 @dataclass(frozen=True)
@@ -128,8 +164,42 @@ class Adam(OptimizerRule):
                 grad = grad.add(theta, alpha=self.weight_decay)
         mean = torch.lerp(state[0], grad, 1 - beta1)
         square = torch.addcmul(state[1] * beta2, grad, grad, value=1 - beta2)
-        scale = _sqrt(square) / math.sqrt(1 - beta2**count) + self.eps
+        scale = square.sqrt() / math.sqrt(1 - beta2**count) + self.eps
         return torch.addcdiv(theta, mean, scale, value=-self.lr / (1 - beta1**count)), (mean, square)
+
+    def pull_back(
+        self,
+        theta: Tensor,
+        grad: Tensor,
+        state: State,
+        count: int,
+        adjoint: Tensor,
+        state_adjoints: State | None = None,
+    ) -> tuple[Tensor, Tensor, State]:
+        """By hand, with the derivative of the square root taken as 0 at 0.
+
+        Automatic differentiation gives NaN there, and with ReLU units that never fired it does happen.
+        """
+        beta1, beta2 = self.betas
+        if self.weight_decay and not self.decoupled:
+            grad = grad.add(theta, alpha=self.weight_decay)
+        mean = torch.lerp(state[0], grad, 1 - beta1)
+        square = torch.addcmul(state[1] * beta2, grad, grad, value=1 - beta2)
+        root = square.sqrt()
+        correction = math.sqrt(1 - beta2**count)
+        scale = root / correction + self.eps
+        to_mean = adjoint / scale * (-self.lr / (1 - beta1**count))
+        to_square = (to_mean * mean / scale).div_(root).mul_(-0.5 / correction)
+        to_square.masked_fill_(root == 0, 0)
+        if state_adjoints is not None:
+            to_mean = to_mean + state_adjoints[0]
+            to_square = to_square + state_adjoints[1]
+        to_grad = torch.addcmul(to_mean * (1 - beta1), to_square, grad, value=2 * (1 - beta2))
+        to_theta = adjoint
+        if self.weight_decay:
+            kept = 1 - self.lr * self.weight_decay
+            to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=self.weight_decay)
+        return to_theta, to_grad, (to_mean * beta1, to_square * beta2)
 
 
 def AdamW(  # noqa: N802 - named after the class it stands for
@@ -145,11 +215,3 @@ def AdamW(  # noqa: N802 - named after the class it stands for
         True
     """
     return Adam(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, decoupled=True)
-
-
-def _sqrt(square: Tensor) -> Tensor:
-    """The square root, with derivative 0 at 0: a unit that never fired must not turn the adjoint to NaN."""
-    if not square.requires_grad:
-        return square.sqrt()
-    live = square > 0
-    return torch.where(live, square, 1).sqrt() * live

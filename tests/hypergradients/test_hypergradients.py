@@ -72,7 +72,7 @@ def test_all_strategies_agree_on_a_single_step(strategy, rule):
     value, grads = strategy(problem, trajectory, outer, problem.outer_batch)
     expected_value, expected = Unrolled()(problem, trajectory, outer, problem.outer_batch)
     assert value == expected_value
-    torch.testing.assert_close(grads["weight"], expected["weight"], rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(grads["weight"], expected["weight"], rtol=1e-8, atol=1e-11)
 
 
 def test_truncated_to_one_step_is_one_step():
@@ -84,7 +84,7 @@ def test_truncated_to_one_step_is_one_step():
     last = type(trajectory)(trajectory.rule, trajectory.steps[-1:], trajectory.theta)
     _, truncated = Unrolled(truncate=1)(problem, last, outer, problem.outer_batch)
     _, one = OneStep()(problem, trajectory, outer, problem.outer_batch)
-    torch.testing.assert_close(truncated["weight"], one["weight"], rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(truncated["weight"], one["weight"], rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from selfcal._checks import one_of
 from selfcal._types import Batch, OuterParams, Output
 from selfcal.hypergradients._outer_gradient import outer_gradient
 from selfcal.interfaces import Hypergradient, InnerStep, Problem, Trajectory
@@ -19,14 +20,23 @@ class OneStep(Hypergradient):
 
     With v the outer gradient at the end and u = (∂update/∂grad)ᵀ v the direction it asks of the training
     gradient, the hypergradient is ``∂/∂λ ⟨u, ∇θ inner(θ, λ)⟩``. The inner product is a directional derivative:
-    one forward-mode pass pushes u through the network to a tangent of the output, and the rest happens at the
-    output, whatever the outer parameters are. No gradient per row is ever formed.
+    u is pushed through the network to a tangent of its output, and the rest happens at the output, whatever
+    the outer parameters are. No gradient per row is ever formed.
+
+    Args:
+        tangent: How u is pushed through. ``"difference"``: a central difference of two forward passes, which
+            any network allows. ``"forward"``: forward-mode differentiation, exact, for three products per
+            layer instead of two, where every layer has such a rule.
 
     Reference:
         Liu, Simonyan and Yang, DARTS: differentiable architecture search, 2019, section 2.3.
     """
 
+    tangent: str = "difference"
     horizon = 1
+
+    def __post_init__(self) -> None:
+        one_of("tangent", self.tangent, _TANGENTS)
 
     def __call__(
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
@@ -34,8 +44,10 @@ class OneStep(Hypergradient):
         """The outer loss and its gradient through the last step."""
         value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
         last = trajectory.steps[-1]
-        output, tangent = _push_forward(problem, last, _asked_of_the_gradient(trajectory, adjoint))
-        logits = output.detach().requires_grad_()
+        with torch.no_grad():
+            _, asked, _ = trajectory.rule.pull_back(last.theta, last.grad, last.state, last.count, adjoint)
+            output, tangent = _TANGENTS[self.tangent](problem, last, asked)
+        logits = output.requires_grad_()
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
             loss = problem.training_loss(Output(logits), leaves, last.batch)
@@ -46,20 +58,25 @@ class OneStep(Hypergradient):
         return value, {name: direct[name] + g for name, g in zip(leaves, through, strict=True)}
 
 
-def _asked_of_the_gradient(trajectory: Trajectory, adjoint: Tensor) -> Tensor:
-    """Pull the adjoint of the new parameters back through the optimiser's update to the training gradient."""
-    last = trajectory.steps[-1]
-    grad = last.grad.detach().requires_grad_()
-    with torch.enable_grad():
-        after, _ = trajectory.rule.update(last.theta, grad, last.state, last.count)
-    (asked,) = torch.autograd.grad(after, grad, adjoint)
-    return asked
-
-
-def _push_forward(problem: Problem, step: InnerStep, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """The network's output at the step, and its derivative when the parameters move along `direction`."""
+def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> tuple[Tensor, Tensor]:
+    """The output at the step, and its exact derivative when the parameters move along `direction`."""
     step.rewind()
-    with torch.no_grad(), forward_ad.dual_level():
+    with forward_ad.dual_level():
         theta = forward_ad.make_dual(step.theta, direction)
         output, tangent = forward_ad.unpack_dual(problem.output(theta, step.batch).logits)
     return output, torch.zeros_like(output) if tangent is None else tangent
+
+
+def _central_difference(problem: Problem, step: InnerStep, direction: Tensor) -> tuple[Tensor, Tensor]:
+    """The same to the order of the squared step, which balances rounding against curvature."""
+    size = direction.norm()
+    reach = torch.finfo(size.dtype).eps ** (1 / 3) * (step.theta.norm() + 1)
+    epsilon = reach / size.clamp_min(torch.finfo(size.dtype).tiny)
+    ends = []
+    for sign in (1, -1):
+        step.rewind()
+        ends.append(problem.output(step.theta + sign * epsilon * direction, step.batch).logits)
+    return (ends[0] + ends[1]) / 2, (ends[0] - ends[1]) / (2 * epsilon)
+
+
+_TANGENTS = {"difference": _central_difference, "forward": _forward_mode}

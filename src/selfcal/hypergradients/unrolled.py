@@ -10,7 +10,7 @@ from torch import Tensor
 from selfcal._checks import positive_int
 from selfcal._types import Batch, OuterParams
 from selfcal.hypergradients._outer_gradient import outer_gradient
-from selfcal.interfaces import Hypergradient, InnerStep, OptimizerRule, Problem, Trajectory
+from selfcal.interfaces import Hypergradient, Problem, Trajectory
 
 
 @dataclass(frozen=True)
@@ -44,35 +44,21 @@ class Unrolled(Hypergradient):
     ) -> tuple[Tensor, OuterParams]:
         """The outer loss and its exact gradient."""
         value, adjoint, total = outer_gradient(problem, trajectory.theta, outer, batch)
-        adjoints: tuple[Tensor, ...] = (adjoint,)
+        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
+        state_adjoints = None
         for step in reversed(trajectory.steps):
-            adjoints, direct = _pull_back(problem, trajectory.rule, step, outer, adjoints)
-            total = {name: total[name] + direct[name] for name in total}
+            theta = step.theta.detach().requires_grad_()
+            step.rewind()
+            with torch.enable_grad():
+                loss = problem.inner(theta, leaves, step.batch)
+                (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
+            with torch.no_grad():
+                adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
+                    step.theta, grad, step.state, step.count, adjoint, state_adjoints
+                )
+            through, *direct = torch.autograd.grad(
+                grad, (theta, *leaves.values()), to_grad, allow_unused=True, materialize_grads=True
+            )
+            adjoint = adjoint + through
+            total = {name: total[name] + d for name, d in zip(leaves, direct, strict=True)}
         return value, total
-
-
-def _pull_back(
-    problem: Problem,
-    rule: OptimizerRule,
-    step: InnerStep,
-    outer: OuterParams,
-    adjoints: tuple[Tensor, ...],
-) -> tuple[tuple[Tensor, ...], OuterParams]:
-    """Adjoints of (theta, state) after a step to those before it, and the step's own part of the gradient.
-
-    `adjoints` holds theta's first, then the state's; the last step's state has none yet, hence the padding.
-    """
-    theta = step.theta.detach().requires_grad_()
-    state = tuple(s.detach().requires_grad_() for s in step.state)
-    leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
-    with torch.enable_grad():
-        step.rewind()
-        loss = problem.inner(theta, leaves, step.batch)
-        (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
-        new_theta, new_state = rule.update(theta, grad, state, step.count)
-    ends = (new_theta, *new_state)[: len(adjoints)]
-    pulled = torch.autograd.grad(
-        ends, (theta, *state, *leaves.values()), adjoints, allow_unused=True, materialize_grads=True
-    )
-    cut = 1 + len(state)
-    return pulled[:cut], dict(zip(leaves, pulled[cut:], strict=True))

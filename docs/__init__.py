@@ -1,0 +1,1 @@
+"""Documentation pages, and the program that refreshes their numbers."""
