@@ -62,13 +62,13 @@ def weighted_ridge(seed=0, n=12, d=4):
     )
 
 
-def run_inner(problem, rule, theta, outer, batches):
+def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
     """Take an inner step per batch and record all of them."""
     state, steps = rule.init(theta), []
     for count, batch in enumerate(batches, start=1):
         rng = torch.get_rng_state()
-        leaf = theta.detach().requires_grad_()
-        (grad,) = torch.autograd.grad(problem.inner(leaf, outer, batch), leaf)
-        steps.append(InnerStep(theta, grad, state, count, batch, rng))
+        graph = problem.gradient_graph(theta, outer, batch)
+        grad = graph.grad.detach()
+        steps.append(InnerStep(theta, grad, state, count, batch, rng, graph if keep_graphs else None))
         theta, state = rule.update(theta, grad, state, count)
     return Trajectory(rule, steps, theta)

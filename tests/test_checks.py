@@ -28,9 +28,9 @@ class TestSettings:
             ConfigError, match=r"colour must be one of 'red', 'green'; got 'gren'. Did you mean 'green'"
         ):
             _checks.one_of("colour", "gren", ("red", "green"))
-        with pytest.raises(ConfigError, match="got 'xyz'.$"):
+        with pytest.raises(ConfigError, match=r"got 'xyz'.$"):
             _checks.one_of("colour", "xyz", ("red", "green"))
-        with pytest.raises(ConfigError, match="got None.$"):
+        with pytest.raises(ConfigError, match=r"got None.$"):
             _checks.one_of("colour", None, ("red", "green"))
 
     @pytest.mark.parametrize("value", [0, 1, 0.5, np.float32(0.5), np.int64(1)])

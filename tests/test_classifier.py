@@ -16,6 +16,7 @@ from torch import nn
 
 from selfcal import SelfCalibratedClassifier, recipes
 from selfcal.datasets import Blobs
+from selfcal.engine import train
 from selfcal.errors import ConfigError, DataError, SelfcalError
 from selfcal.interfaces import Calibrator, Recipe
 from selfcal.losses import cross_entropy
@@ -191,7 +192,7 @@ class TestSampleWeight:
         assert set(weighted.train_rows_) < set(np.flatnonzero(there))
 
     @pytest.mark.parametrize("method", METHODS)
-    @pytest.mark.parametrize("factor", [10, 1e300, 1e-300])
+    @pytest.mark.parametrize("factor", [10, 4e307, 1e-300])
     def test_only_ratios_matter(self, data, method, factor):
         X, y = data
         weight = 1.0 + np.arange(len(X)) % 4
@@ -252,7 +253,40 @@ class TestSampleWeight:
             classifier().fit(*data, weight)
 
 
+def rows_given_to_training(monkeypatch, X, fit):
+    """Return which rows of `X` each of the three parts holds, and their weights, as `train` receives them."""
+    seen = []
+
+    def spy(module, *parts, **settings):
+        seen.extend(next(iter(part)) for part in parts)
+        return train(module, *parts, **settings)
+
+    monkeypatch.setattr("selfcal.classifier.train", spy)
+    fit(classifier(standardize=False))
+    places = {row.tobytes(): place for place, row in enumerate(X.astype(np.float32))}
+    rows = [np.array([places[row.tobytes()] for row in batch.x.numpy()]) for batch in seen]
+    return rows, seen
+
+
 class TestParts:
+    def test_three_parts_are_disjoint_and_cover_all_rows(self, monkeypatch, data):
+        X, y = data
+        weight = 1.0 + np.arange(len(X)) % 4
+        rows, seen = rows_given_to_training(monkeypatch, X, lambda model: model.fit(X, y, weight))
+        np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(len(X)))
+        for places, batch in zip(rows, seen, strict=True):
+            np.testing.assert_array_equal(batch.y, y[places])
+            np.testing.assert_allclose(batch.weight, weight[places] / weight[places].mean(), rtol=1e-6)
+
+    def test_validation_data_is_divided_and_training_data_is_not(self, monkeypatch, data):
+        X, y = data
+        validation = {"X_val": X[100:], "y_val": y[100:]}
+        rows, seen = rows_given_to_training(monkeypatch, X, lambda m: m.fit(X[:100], y[:100], **validation))
+        np.testing.assert_array_equal(rows[0], np.arange(100))
+        np.testing.assert_array_equal(np.sort(np.concatenate(rows[1:])), np.arange(100, 150))
+        for places, batch in zip(rows, seen, strict=True):
+            np.testing.assert_array_equal(batch.y, y[places])
+
     def test_learned_weights_are_those_of_the_training_rows(self, data):
         X, y = data
         model = classifier(max_epochs=60).fit(X, y)
@@ -333,6 +367,7 @@ class TestTraining:
         X, y = data
         model = classifier(method, batch_size=batch_size, max_epochs=5).fit(X, y)
         first = model.predict_proba(X)
+        torch.rand(1)  # the seed alone decides, whatever the global stream has come to
         np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), first)
         np.testing.assert_array_equal(clone(model).fit(X, y).predict_proba(X), first)
         assert not np.array_equal(clone(model).set_params(random_state=1).fit(X, y).predict_proba(X), first)
@@ -526,6 +561,8 @@ class TestMethod:
         model = classifier(Recipe("prior", cross_entropy, calibrator=prior)).fit(X, y)
         np.testing.assert_allclose(model.predict_proba(X), 0.2, atol=0.05)
         assert not hasattr(prior, "prior")
+        weighted = clone(model).fit(X, y, np.where(y == 0, 4.0, 1.0))
+        np.testing.assert_allclose(weighted.predict_proba(X)[0], [0.5, *[0.125] * 4], atol=0.05)
 
     def test_name_and_recipe_are_the_same(self, data):
         X, y = data

@@ -128,7 +128,7 @@ class TestFeatureTable:
         estimator = BaseEstimator()
         feature_table(estimator, TABLE, reset=True)
         assert estimator.n_features_in_ == 2
-        with pytest.raises(DataError, match="^X_val: X has 1 features, but BaseEstimator is expecting 2"):
+        with pytest.raises(DataError, match=r"^X_val: X has 1 features, but BaseEstimator is expecting 2"):
             feature_table(estimator, TABLE[:, :1], reset=False, name="X_val")
 
     @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ class TestLabels:
             labels(y, 2)
 
     def test_bytes(self):
-        with pytest.raises(DataTypeError, match="y must hold strings, integers or booleans: .*bytes"):
+        with pytest.raises(DataTypeError, match=r"y must hold strings, integers or booleans: .*bytes"):
             labels(np.array([b"a", b"b"]), 2)
 
     @pytest.mark.parametrize("y", [[0.5, 1], [None, 1], np.eye(2), [0, 1, 2]])
@@ -261,5 +261,5 @@ class TestCountedRows:
         np.testing.assert_array_equal(counted_rows(np.array([0, 1, 1]), np.array([0.5, 0, 1])), [0, 2])
 
     def test_two_classes_must_be_left(self):
-        with pytest.raises(DataError, match="at least two classes.*that of row 1"):
+        with pytest.raises(DataError, match=r"at least two classes.*that of row 1"):
             counted_rows(np.array([0, 1, 1]), np.array([0.0, 1, 1]))

@@ -5,6 +5,7 @@ import torch
 
 from selfcal import optimizers
 from selfcal.errors import ConfigError
+from selfcal.interfaces import InnerStep
 from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD
 
 NAMESAKES = {
@@ -58,16 +59,16 @@ def test_pull_back_is_the_reverse_of_update(rule, last):
     expected = torch.autograd.grad(
         ends, leaves, (adjoint, *state_adjoints)[: len(ends)], allow_unused=True, materialize_grads=True
     )
-    to_theta, to_grad, to_state = rule.pull_back(
-        theta, grad, state, 3, adjoint, None if last else state_adjoints
-    )
+    step = InnerStep(theta, grad, state, 3, batch=None, rng=None)
+    to_theta, to_grad, to_state = rule.pull_back(step, adjoint, None if last else state_adjoints)
     torch.testing.assert_close((to_theta, to_grad, *to_state), expected, rtol=1e-10, atol=1e-12)
 
 
 def test_a_unit_that_never_fired_does_not_poison_the_adjoint():
     """Its second moment is 0, where the square root has no derivative."""
     rule, zeros = Adam(lr=0.1), torch.zeros(2)
-    pulled = rule.pull_back(zeros, torch.tensor([0.0, 1.0]), rule.init(zeros), 1, torch.ones(2))
+    step = InnerStep(zeros, torch.tensor([0.0, 1.0]), rule.init(zeros), 1, batch=None, rng=None)
+    pulled = rule.pull_back(step, torch.ones(2))
     assert all(t.isfinite().all() for t in (*pulled[:2], *pulled[2]))
 
 

@@ -24,7 +24,7 @@ def parts_of(parts):
     seed=seeds,
     data=st.data(),
 )
-def test_parts_are_disjoint_and_cover_all_rows(codes, share, outer, selection, seed, data):
+def test_parts_are_disjoint_and_cover_all_rows(*, codes, share, outer, selection, seed, data):
     counted = data.draw(hnp.arrays(bool, len(codes)).filter(np.any))
     rows = np.flatnonzero(counted)
     largest = np.bincount(codes[rows]).max()

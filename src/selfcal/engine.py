@@ -79,6 +79,7 @@ class BilevelStep:
         self._outer_count = 0
         self._skipped_in_a_row = 0
         horizon = recipe.hypergradient.horizon if recipe.hypergradient else 0
+        self._wants_graphs = recipe.hypergradient is not None and recipe.hypergradient.wants_graphs
         self._horizon = recipe.inner_steps if horizon is None else min(horizon, recipe.inner_steps)
         self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
 
@@ -109,10 +110,16 @@ class BilevelStep:
         remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
         record = remaining <= self._horizon
         rng = torch.get_rng_state() if record else None
-        loss, grad = self.problem.inner_gradient(self._outer, batch)
+        graph = None
+        if record and self._wants_graphs:
+            graph = self.problem.gradient_graph(self._theta, self._outer, batch)
+            loss, grad = graph.loss, graph.grad.detach()
+        else:
+            loss, grad = self.problem.inner_gradient(self._outer, batch)
         self.count += 1
         if rng is not None:
-            self._trajectory.append(InnerStep(self._theta, grad, self._state, self.count, batch, rng))
+            step = InnerStep(self._theta, grad, self._state, self.count, batch, rng, graph)
+            self._trajectory.append(step)
         value = float(loss)
         if not math.isfinite(value):
             raise TrainingError(

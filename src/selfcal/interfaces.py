@@ -35,15 +35,9 @@ class OptimizerRule(ABC):
 
     @abstractmethod
     def pull_back(
-        self,
-        theta: Tensor,
-        grad: Tensor,
-        state: tuple[Tensor, ...],
-        count: int,
-        adjoint: Tensor,
-        state_adjoints: tuple[Tensor, ...] | None = None,
+        self, step: InnerStep, adjoint: Tensor, state_adjoints: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """The reverse of `update`: adjoints of its results to adjoints of `theta`, `grad` and `state`.
+        """The reverse of `update`: adjoints of its results to those of the step's `theta`, `grad` and `state`.
 
         `state_adjoints` is None after the last step, whose state nobody has used yet.
         """
@@ -91,8 +85,42 @@ class Problem(ABC):
         """The outer loss; it may depend on `outer` directly."""
 
     def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
-        """The inner loss. Outer parameters reach it through the output only, which `OneStep` relies on."""
+        """The inner loss."""
         return self.training_loss(self.output(theta, batch), outer, batch)
+
+    def gradient_graph(self, theta: Tensor, outer: OuterParams, batch: Batch) -> GradientGraph:
+        """The training gradient in a form that can be differentiated once more."""
+        theta = theta.detach().requires_grad_()
+        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
+        with torch.enable_grad():
+            loss = self.inner(theta, leaves, batch)
+            (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
+        return GradientGraph(theta, leaves, grad, loss.detach())
+
+
+@dataclass(frozen=True, slots=True)
+class GradientGraph:
+    """A training gradient with its graph."""
+
+    theta: Tensor
+    outer: OuterParams
+    grad: Tensor
+    loss: Tensor
+
+    def pull_back(self, direction: Tensor, *, keep: bool = False) -> tuple[Tensor, OuterParams]:
+        """The gradient of ``⟨direction, grad⟩`` in theta (a Hessian-vector product) and in the outer parameters.
+
+        The graph is used up unless `keep` is set.
+        """
+        to_theta, *to_outer = torch.autograd.grad(
+            self.grad,
+            (self.theta, *self.outer.values()),
+            direction,
+            retain_graph=keep,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        return to_theta, dict(zip(self.outer, to_outer, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +133,7 @@ class InnerStep:
     count: int
     batch: Batch
     rng: Tensor
+    graph: GradientGraph | None = None
 
     def rewind(self) -> None:
         """Set the random stream back, so that a pass over this step sees the same dropout masks again."""
@@ -126,6 +155,9 @@ class Hypergradient(ABC):
 
     horizon: int | None
     """How many of the latest inner steps it looks at; None for all of them."""
+
+    wants_graphs: bool = False
+    """Whether recorded steps should keep the graph of their gradient."""
 
     @abstractmethod
     def __call__(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from selfcal._checks import in_range
 from selfcal.errors import ConfigError
-from selfcal.interfaces import OptimizerRule
+from selfcal.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
 
@@ -57,17 +57,11 @@ class SGD(OptimizerRule):
         return theta.sub(direction, alpha=self.lr), (velocity,)
 
     def pull_back(
-        self,
-        theta: Tensor,
-        grad: Tensor,
-        state: State,
-        count: int,
-        adjoint: Tensor,
-        state_adjoints: State | None = None,
+        self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """Linear in everything, so the adjoint does not depend on where the step was taken."""
         to_direction = adjoint * -self.lr
-        to_grad, to_state = to_direction, state
+        to_grad, to_state = to_direction, step.state
         if self.momentum:
             to_velocity = to_direction * self.momentum if self.nesterov else to_direction
             if state_adjoints is not None:
@@ -107,15 +101,10 @@ class NormalizedSGD(OptimizerRule):
         return theta.sub(grad / size, alpha=self.lr), ()
 
     def pull_back(
-        self,
-        theta: Tensor,
-        grad: Tensor,
-        state: State,
-        count: int,
-        adjoint: Tensor,
-        state_adjoints: State | None = None,
+        self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """The quotient rule: every coordinate also changes the mean the others are divided by."""
+        grad = step.grad
         size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
         to_step = adjoint * -self.lr
         to_size = -(to_step * grad).sum() / size**2
@@ -168,27 +157,22 @@ class Adam(OptimizerRule):
         return torch.addcdiv(theta, mean, scale, value=-self.lr / (1 - beta1**count)), (mean, square)
 
     def pull_back(
-        self,
-        theta: Tensor,
-        grad: Tensor,
-        state: State,
-        count: int,
-        adjoint: Tensor,
-        state_adjoints: State | None = None,
+        self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """By hand, with the derivative of the square root taken as 0 at 0.
 
         Automatic differentiation gives NaN there, and with ReLU units that never fired it does happen.
         """
         beta1, beta2 = self.betas
+        grad = step.grad
         if self.weight_decay and not self.decoupled:
-            grad = grad.add(theta, alpha=self.weight_decay)
-        mean = torch.lerp(state[0], grad, 1 - beta1)
-        square = torch.addcmul(state[1] * beta2, grad, grad, value=1 - beta2)
+            grad = grad.add(step.theta, alpha=self.weight_decay)
+        mean = torch.lerp(step.state[0], grad, 1 - beta1)
+        square = torch.addcmul(step.state[1] * beta2, grad, grad, value=1 - beta2)
         root = square.sqrt()
-        correction = math.sqrt(1 - beta2**count)
+        correction = math.sqrt(1 - beta2**step.count)
         scale = root / correction + self.eps
-        to_mean = adjoint / scale * (-self.lr / (1 - beta1**count))
+        to_mean = adjoint / scale * (-self.lr / (1 - beta1**step.count))
         to_square = (to_mean * mean / scale).div_(root).mul_(-0.5 / correction)
         to_square.masked_fill_(root == 0, 0)
         if state_adjoints is not None:

@@ -5,14 +5,36 @@ import torch
 
 from selfcal import hypergradients
 from selfcal.errors import ConfigError
-from selfcal.hypergradients import OneStep, Unrolled
+from selfcal.hypergradients import (
+    ConjugateGradient,
+    FiniteDifference,
+    Neumann,
+    Nystrom,
+    OneStep,
+    Unrolled,
+)
 from selfcal.optimizers import SGD, Adam
 from tests.problems import run_inner, weighted_ridge
 
-STRATEGIES = [getattr(hypergradients, name)() for name in hypergradients.__all__]
+EXACT_AT_THE_MINIMUM = {
+    "Unrolled": [Unrolled(), Unrolled(recompute=True)],
+    "ConjugateGradient": [ConjugateGradient(damping=0, iterations=50)],
+    "Neumann": [Neumann(terms=2000, damping=0), Neumann(terms=2000, damping=0, step=0.3)],
+    "Nystrom": [Nystrom(rank=4, damping=1e-9)],
+}
+THROUGH_THE_LAST_STEP = {
+    "OneStep": [OneStep(), OneStep(tangent="forward")],
+    "FiniteDifference": [FiniteDifference()],
+}
+STRATEGIES = [s for group in (EXACT_AT_THE_MINIMUM, THROUGH_THE_LAST_STEP) for v in group.values() for s in v]
 
 
-def test_unrolled_to_convergence_equals_finite_differences_of_the_resolved_problem():
+def test_every_strategy_is_under_contract():
+    assert {*EXACT_AT_THE_MINIMUM, *THROUGH_THE_LAST_STEP} == set(hypergradients.__all__)
+
+
+@pytest.mark.parametrize("strategy", [s for v in EXACT_AT_THE_MINIMUM.values() for s in v], ids=repr)
+def test_at_the_minimum_equals_finite_differences_of_the_resolved_problem(strategy):
     problem = weighted_ridge()
     weight = torch.linspace(0.2, 0.9, 12, dtype=torch.float64)
     trajectory = run_inner(
@@ -23,7 +45,7 @@ def test_unrolled_to_convergence_equals_finite_differences_of_the_resolved_probl
         [problem.train_batch] * 400,
     )
     torch.testing.assert_close(trajectory.theta, problem.solve(weight), rtol=0, atol=1e-10)
-    _, grads = Unrolled()(problem, trajectory, {"weight": weight}, problem.outer_batch)
+    _, grads = strategy(problem, trajectory, {"weight": weight}, problem.outer_batch)
 
     def resolved(w):
         return problem.outer(problem.solve(w), {"weight": w}, problem.outer_batch)
@@ -38,7 +60,8 @@ def test_unrolled_to_convergence_equals_finite_differences_of_the_resolved_probl
 
 @pytest.mark.parametrize("rule", [SGD(lr=0.3, momentum=0.8), Adam(lr=0.1)], ids=["momentum", "adam"])
 @pytest.mark.parametrize("steps", [1, 7])
-def test_unrolled_equals_finite_differences_of_the_steps_themselves(rule, steps):
+@pytest.mark.parametrize("recompute", [True, False])
+def test_unrolled_equals_finite_differences_of_the_steps_themselves(rule, steps, recompute):
     problem = weighted_ridge(seed=1)
     weight = torch.full((12,), 0.5, dtype=torch.float64)
     theta = torch.ones(4, dtype=torch.float64)
@@ -50,9 +73,9 @@ def test_unrolled_equals_finite_differences_of_the_steps_themselves(rule, steps)
             run_inner(problem, rule, theta, outer, batches).theta, outer, problem.outer_batch
         )
 
-    _, grads = Unrolled()(
+    _, grads = Unrolled(recompute=recompute)(
         problem,
-        run_inner(problem, rule, theta, {"weight": weight}, batches),
+        run_inner(problem, rule, theta, {"weight": weight}, batches, keep_graphs=not recompute),
         {"weight": weight},
         problem.outer_batch,
     )
@@ -63,9 +86,9 @@ def test_unrolled_equals_finite_differences_of_the_steps_themselves(rule, steps)
         assert grads["weight"][i].item() == pytest.approx(expected.item(), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("strategy", [s for v in THROUGH_THE_LAST_STEP.values() for s in v], ids=repr)
 @pytest.mark.parametrize("rule", [SGD(lr=0.3, momentum=0.8), Adam(lr=0.1)], ids=["momentum", "adam"])
-def test_all_strategies_agree_on_a_single_step(strategy, rule):
+def test_strategies_through_the_last_step_agree_with_the_exact_one_on_a_single_step(strategy, rule):
     problem = weighted_ridge(seed=2)
     outer = {"weight": torch.full((12,), 0.5, dtype=torch.float64)}
     trajectory = run_inner(problem, rule, torch.ones(4, dtype=torch.float64), outer, [problem.train_batch])
@@ -87,7 +110,7 @@ def test_truncated_to_one_step_is_one_step():
     torch.testing.assert_close(truncated["weight"], one["weight"], rtol=1e-8, atol=1e-11)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_direct_term_is_kept_and_nothing_else_is_invented(strategy):
     """With the outer rows all zero the outer loss ignores theta: only the direct term is left."""
     problem = weighted_ridge(seed=4)
@@ -116,7 +139,7 @@ def test_mini_batches_touch_only_their_rows():
     assert ((one["weight"] - problem.direct)[:4] == 0).all()
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)
 def test_strategies_leave_no_gradients_behind(strategy):
     problem = weighted_ridge(seed=6)
     outer = {"weight": torch.full((12,), 0.5, dtype=torch.float64)}
@@ -134,6 +157,46 @@ def test_strategies_leave_no_gradients_behind(strategy):
     assert not any(t.requires_grad or t.grad is not None for t in tensors)
 
 
-def test_bad_truncation():
-    with pytest.raises(ConfigError, match="truncate must be a whole number of at least 1; got 0"):
-        Unrolled(truncate=0)
+SOLVERS = [ConjugateGradient(iterations=60), Neumann(terms=5000), Nystrom(rank=8)]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+@pytest.mark.parametrize(
+    "diagonal", [[1.0] * 8, [1.0, 2, 3, 4, 5, 6, 7, 8], [1e-3, 1e-2, 0.1, 1, 1, 1, 2, 2]], ids=str
+)
+def test_solvers_on_systems_with_known_answers(solver, diagonal):
+    """Identity, diagonal, and ill-conditioned with damping, in a rotated basis."""
+    generator = torch.Generator().manual_seed(1)
+    rotation = torch.linalg.qr(torch.randn(8, 8, dtype=torch.float64, generator=generator)).Q
+    matrix = rotation @ torch.diag(torch.tensor(diagonal, dtype=torch.float64)) @ rotation.T
+    matrix += solver.damping * torch.eye(8, dtype=torch.float64)
+    b = torch.randn(8, dtype=torch.float64, generator=generator)
+    x = solver.solve(lambda v: matrix @ v, b)
+    torch.testing.assert_close(x, torch.linalg.solve(matrix, b), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_solvers_return_zero_for_zero(solver):
+    zero = torch.zeros(8, dtype=torch.float64)
+    assert (solver.solve(lambda v: 2 * v, zero) == 0).all()
+
+
+def test_conjugate_gradients_stop_where_the_curvature_turns_negative():
+    b = torch.tensor([1.0, 1.0])
+    x = ConjugateGradient().solve(lambda v: torch.tensor([1.0, -5.0]) * v, b)
+    assert x.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "wording"),
+    [
+        (lambda: Unrolled(truncate=0), "truncate must be a whole number of at least 1; got 0"),
+        (lambda: OneStep(tangent="forwards"), "Did you mean 'forward'"),
+        (lambda: ConjugateGradient(damping=-1), "damping must be"),
+        (lambda: Neumann(terms=0), "terms must be"),
+        (lambda: Nystrom(damping=0), "damping must be"),
+    ],
+)
+def test_bad_settings(make, wording):
+    with pytest.raises(ConfigError, match=wording):
+        make()

@@ -30,7 +30,8 @@ def _float64():
 
 @pytest.mark.parametrize("steps", [1, 5, 20])
 @pytest.mark.parametrize("name", RULES)
-def test_unrolled_equals_torchopt(name, steps):
+@pytest.mark.parametrize("recompute", [True, False])
+def test_unrolled_equals_torchopt(name, steps, recompute):
     rule, meta_optimizer, settings = RULES[name]
     generator = torch.Generator().manual_seed(steps)
     x, x_outer = torch.randn(2, 40, 2, generator=generator)
@@ -42,8 +43,9 @@ def test_unrolled_equals_torchopt(name, steps):
 
     problem = BilevelProblem(module, recipe)
     batch = Batch(x, y, torch.arange(40))
-    trajectory = run_inner(problem, rule, problem.read(), {"weight": weight}, [batch] * steps)
-    value, grads = Unrolled()(problem, trajectory, {"weight": weight}, Batch(x_outer, y_outer))
+    start, outer = problem.read(), {"weight": weight}
+    trajectory = run_inner(problem, rule, start, outer, [batch] * steps, keep_graphs=not recompute)
+    value, grads = Unrolled(recompute=recompute)(problem, trajectory, outer, Batch(x_outer, y_outer))
 
     theirs = copy.deepcopy(module)
     optimizer = meta_optimizer(theirs, **settings)

@@ -10,7 +10,8 @@ from torch.autograd import forward_ad
 
 from selfcal._checks import one_of
 from selfcal._types import Batch, OuterParams, Output
-from selfcal.hypergradients._outer_gradient import outer_gradient
+from selfcal.errors import ConfigError
+from selfcal.hypergradients._pieces import asked_of_last_gradient, difference_step, outer_gradient, plus
 from selfcal.interfaces import Hypergradient, InnerStep, Problem, Trajectory
 
 
@@ -45,9 +46,10 @@ class OneStep(Hypergradient):
         value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
         last = trajectory.steps[-1]
         with torch.no_grad():
-            _, asked, _ = trajectory.rule.pull_back(last.theta, last.grad, last.state, last.count, adjoint)
-            output, tangent = _TANGENTS[self.tangent](problem, last, asked)
-        logits = output.requires_grad_()
+            logits, tangent = _TANGENTS[self.tangent](
+                problem, last, asked_of_last_gradient(trajectory, adjoint)
+            )
+        logits.requires_grad_()
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
             loss = problem.training_loss(Output(logits), leaves, last.batch)
@@ -55,23 +57,26 @@ class OneStep(Hypergradient):
         through = torch.autograd.grad(
             slope, tuple(leaves.values()), tangent, allow_unused=True, materialize_grads=True
         )
-        return value, {name: direct[name] + g for name, g in zip(leaves, through, strict=True)}
+        return value, plus(direct, dict(zip(leaves, through, strict=True)))
 
 
 def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> tuple[Tensor, Tensor]:
     """The output at the step, and its exact derivative when the parameters move along `direction`."""
     step.rewind()
-    with forward_ad.dual_level():
-        theta = forward_ad.make_dual(step.theta, direction)
-        output, tangent = forward_ad.unpack_dual(problem.output(theta, step.batch).logits)
+    try:
+        with forward_ad.dual_level():
+            theta = forward_ad.make_dual(step.theta, direction)
+            output, tangent = forward_ad.unpack_dual(problem.output(theta, step.batch).logits)
+    except NotImplementedError as error:
+        raise ConfigError(
+            f'A layer of the network has no forward-mode rule ({error}). Use OneStep(tangent="difference").'
+        ) from None
     return output, torch.zeros_like(output) if tangent is None else tangent
 
 
 def _central_difference(problem: Problem, step: InnerStep, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """The same to the order of the squared step, which balances rounding against curvature."""
-    size = direction.norm()
-    reach = torch.finfo(size.dtype).eps ** (1 / 3) * (step.theta.norm() + 1)
-    epsilon = reach / size.clamp_min(torch.finfo(size.dtype).tiny)
+    """The same to second order in the length of the step."""
+    epsilon = difference_step(step.theta, direction)
     ends = []
     for sign in (1, -1):
         step.rewind()

@@ -9,19 +9,22 @@ from torch import Tensor
 
 from selfcal._checks import positive_int
 from selfcal._types import Batch, OuterParams
-from selfcal.hypergradients._outer_gradient import outer_gradient
-from selfcal.interfaces import Hypergradient, Problem, Trajectory
+from selfcal.hypergradients._pieces import outer_gradient, plus
+from selfcal.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
 
 
 @dataclass(frozen=True)
 class Unrolled(Hypergradient):
     """Reverse-mode differentiation of the inner steps, one at a time, last to first.
 
-    Each step is taken again from its recorded start and pulled back together with the optimiser's state, so
-    only one step's graph is alive at any moment: memory grows with the recorded parameters, not with graphs.
+    Each step is pulled back in two parts: the optimiser's update by its own adjoint, then the training
+    gradient by one backward pass through its graph.
 
     Args:
         truncate: Look at the last `truncate` steps only; None for all since the last outer step.
+        recompute: Record only parameters and optimiser state and take each step again on the way back, so
+            that one step's graph is alive at a time. Slower by a forward and a backward pass per step, with
+            a fraction of the memory.
 
     Reference:
         Franceschi, Donini, Frasconi and Pontil, Forward and reverse gradient-based hyperparameter
@@ -29,6 +32,7 @@ class Unrolled(Hypergradient):
     """
 
     truncate: int | None = None
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if self.truncate is not None:
@@ -39,26 +43,26 @@ class Unrolled(Hypergradient):
         """As many steps as it is truncated to."""
         return self.truncate
 
+    @property
+    def wants_graphs(self) -> bool:  # type: ignore[override] # a read-only view of `recompute`
+        """Unless the steps are taken again."""
+        return not self.recompute
+
     def __call__(
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
     ) -> tuple[Tensor, OuterParams]:
         """The outer loss and its exact gradient."""
         value, adjoint, total = outer_gradient(problem, trajectory.theta, outer, batch)
-        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         state_adjoints = None
         for step in reversed(trajectory.steps):
-            theta = step.theta.detach().requires_grad_()
-            step.rewind()
-            with torch.enable_grad():
-                loss = problem.inner(theta, leaves, step.batch)
-                (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
+            graph = step.graph or _taken_again(problem, step, outer)
             with torch.no_grad():
-                adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
-                    step.theta, grad, step.state, step.count, adjoint, state_adjoints
-                )
-            through, *direct = torch.autograd.grad(
-                grad, (theta, *leaves.values()), to_grad, allow_unused=True, materialize_grads=True
-            )
-            adjoint = adjoint + through
-            total = {name: total[name] + d for name, d in zip(leaves, direct, strict=True)}
+                adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(step, adjoint, state_adjoints)
+            through, direct = graph.pull_back(to_grad)
+            adjoint, total = adjoint + through, plus(total, direct)
         return value, total
+
+
+def _taken_again(problem: Problem, step: InnerStep, outer: OuterParams) -> GradientGraph:
+    step.rewind()
+    return problem.gradient_graph(step.theta, outer, step.batch)

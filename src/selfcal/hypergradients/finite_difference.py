@@ -1,0 +1,47 @@
+"""The gradient through the last inner step without any second derivative."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal._types import Batch, OuterParams
+from selfcal.hypergradients._pieces import asked_of_last_gradient, difference_step, outer_gradient, plus
+from selfcal.interfaces import Hypergradient, Problem, Trajectory
+
+
+@dataclass(frozen=True)
+class FiniteDifference(Hypergradient):
+    """`OneStep` by first derivatives only, for losses and layers that have no second ones.
+
+    With u as in `OneStep`, ``∂/∂λ ⟨u, ∇θ inner(θ, λ)⟩`` is the difference of the inner loss's gradients in λ a
+    small way up and down u, divided by that way.
+
+    Reference:
+        Liu, Simonyan and Yang, DARTS: differentiable architecture search, 2019, eq. 8.
+    """
+
+    horizon = 1
+
+    def __call__(
+        self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
+    ) -> tuple[Tensor, OuterParams]:
+        """The outer loss and its gradient through the last step."""
+        value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
+        asked = asked_of_last_gradient(trajectory, adjoint)
+        last = trajectory.steps[-1]
+        epsilon = difference_step(last.theta, asked)
+        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
+        through = {name: torch.zeros_like(value) for name, value in outer.items()}
+        for sign in (1, -1):
+            last.rewind()
+            with torch.enable_grad():
+                loss = problem.inner(last.theta + sign * epsilon * asked, leaves, last.batch)
+            grads = torch.autograd.grad(
+                loss, tuple(leaves.values()), allow_unused=True, materialize_grads=True
+            )
+            slopes = (sign * grad / (2 * epsilon) for grad in grads)
+            through = plus(through, dict(zip(leaves, slopes, strict=True)))
+        return value, plus(direct, through)
