@@ -35,6 +35,11 @@ def machine() -> dict[str, object]:
     }
 
 
+def machine_line() -> str:
+    """The same in a line."""
+    return ", ".join(f"{name} {value}" for name, value in machine().items())
+
+
 def arguments(description: str) -> argparse.Namespace:
     """The options every benchmark has."""
     parser = argparse.ArgumentParser(description=description)

@@ -22,6 +22,12 @@ def test_one_pass_visits_every_row_once_with_its_place():
         assert torch.equal(b.weight, X[b.index, 0] + 1)
 
 
+def test_no_batch_is_left_with_a_single_row():
+    x = torch.zeros(1025, 1)
+    sizes = [len(b.y) for b in TensorBatches(x, x[:, 0].long(), batch_size=256)]
+    assert sizes == [205] * 5
+
+
 def test_shuffling_is_the_objects_own():
     torch.manual_seed(0)
     first = [b.index.tolist() for b in TensorBatches(X, Y, batch_size=4, seed=1)]
@@ -57,7 +63,7 @@ def test_loader_keeps_its_own_collate():
 
 def test_endless_goes_on():
     stream = endless(TensorBatches(X, Y, batch_size=6))
-    assert [len(next(stream).y) for _ in range(5)] == [6, 4, 6, 4, 6]
+    assert [len(next(stream).y) for _ in range(5)] == [5, 5, 5, 5, 5]
 
 
 def test_batches_from_tuples():

@@ -668,6 +668,15 @@ class TestBadInput:
         with pytest.raises(NotFittedError):
             getattr(classifier(), method)(data[0])
 
+    def test_fit_that_fails_leaves_nothing_to_predict_with(self, data):
+        X, y = data
+        model = classifier().fit(X, y)
+        with pytest.raises(ConfigError):
+            model.set_params(network=lambda n, k: nn.Linear(n, 1)).fit(X, y > 2)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        assert model.set_params(network=None).fit(X, y > 2).predict_proba(X).shape == (150, 2)
+
     @pytest.mark.parametrize(
         ("change", "message"),
         [

@@ -18,11 +18,10 @@ def test_help_names_the_commands_and_version_prints_it():
 
 
 def test_demo_prints_a_table_and_writes_a_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(bo4sc, "EPOCHS", 20)
-    monkeypatch.setattr(bo4sc, "LEARNING_RATES", (0.01,))
+    monkeypatch.setitem(demo.TRAINED_ON, "max_epochs", 20)
     result = run(cli.app, ["demo", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    for label in bo4sc.METHODS.values():
+    for label in demo.METHODS:
         assert label in result.output
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Reliability" in page

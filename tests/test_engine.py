@@ -241,6 +241,12 @@ def test_diverging_training_stops_with_the_step_and_the_remedy():
         fit(Recipe(name="odd", loss=lambda z, y: (z**4).sum(dim=1)), optimizer=SGD(lr=1e6))
 
 
+def test_selection_data_that_never_gives_a_finite_loss_is_an_error():
+    broken = (torch.full_like(SELECTION[0], math.nan), SELECTION[1])
+    with pytest.raises(TrainingError, match="never finite in 20 steps"):
+        train(network(), TRAIN, None, broken, recipe=recipes.standard(), optimizer=Adam(), max_steps=20)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "wording"),
     [

@@ -31,7 +31,8 @@ class TensorBatches:
         x: The rows.
         y: Their label codes.
         weight: Optional sample weights.
-        batch_size: Rows per batch; None gives all rows at once, in order.
+        batch_size: Rows per batch at most; batches are equal to within a row, so that none is too small for
+            batch statistics. None gives all rows at once, in order.
         seed: Seeds the shuffling, which is this object's own and the same in every run.
 
     Example:
@@ -67,7 +68,7 @@ class TensorBatches:
             yield Batch(self._x, self._y, torch.arange(self.n_rows, device=self._x.device), self._weight)
             return
         order = torch.randperm(self.n_rows, generator=self._generator).to(self._x.device)
-        for rows in order.split(self._batch_size or self.n_rows):
+        for rows in order.tensor_split(len(self)):
             weight = None if self._weight is None else self._weight[rows]
             yield Batch(self._x[rows], self._y[rows], rows, weight)
 

@@ -145,6 +145,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
                 its outer level and for early stopping, they are divided in two halves.
             y_val: Their labels.
         """
+        self.__dict__.pop("_n_rows", None)  # if this fit fails, the old network must not meet the new classes
         self._check_settings()
         self.recipe_ = self._recipe()
         seed = self._seed()
@@ -185,6 +186,9 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             )
         self._n_rows = len(table)
         return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_n_rows")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The chosen class of each row."""

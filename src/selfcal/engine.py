@@ -308,6 +308,11 @@ class _BestState:
             self._keep(step)
 
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
+        if not math.isfinite(self.loss):
+            raise TrainingError(
+                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
+                "rate, or look for extreme values in the selection data."
+            )
         step.problem.write(self._theta)
         for buffer, kept in zip(step.problem.module.buffers(), self._buffers, strict=True):
             buffer.copy_(kept)

@@ -42,8 +42,8 @@ LARGE_TEST_SEED = 1_000_003
 EPOCHS = 1000
 LEARNING_RATES = (0.003, 0.01)
 OUTER_LEARNING_RATES = (0.003, 0.01, 0.03)
-TUNING_REPEATS = 2
-"""Fits a candidate is judged by: each keeps other validation rows for selection, which halves the luck."""
+TUNING_REPEATS = 4
+"""Fits a candidate of the outer level is judged by, each with other validation rows kept for selection."""
 
 
 def paper_split(dataset: str, seed: int) -> ThreeWaySplit:
@@ -52,46 +52,53 @@ def paper_split(dataset: str, seed: int) -> ThreeWaySplit:
     return datasets.three_way_split(*rows, sizes=(700, 300, 1000), seed=seed)
 
 
+def fitted(recipe: Recipe, parts: ThreeWaySplit, seed: int, **settings: Any) -> SelfCalibratedClassifier:
+    """A classifier trained on the training rows, with the validation rows where it needs some."""
+    clf = SelfCalibratedClassifier(recipe, random_state=seed, verbose=False, **settings)
+    needed = recipe.needs_outer_data or clf.early_stopping
+    X_val, y_val = parts.validation if needed else (None, None)
+    return clf.fit(*parts.train, X_val=X_val, y_val=y_val)
+
+
 def trained_on(recipe: Recipe, parts: ThreeWaySplit, seed: int) -> SelfCalibratedClassifier:
     """Trained for all epochs as in the paper, with the learning rate of the best validation accuracy."""
-
-    def fitted(learning_rate: float) -> SelfCalibratedClassifier:
-        clf = SelfCalibratedClassifier(
-            recipe,
-            learning_rate=learning_rate,
-            max_epochs=EPOCHS,
-            early_stopping=False,
-            random_state=seed,
-        )
-        return clf.fit(*parts.train, **(_validation(parts) if recipe.needs_outer_data else {}))
-
-    return max((fitted(rate) for rate in LEARNING_RATES), key=lambda clf: clf.score(*parts.validation))
+    settings = {"max_epochs": EPOCHS, "early_stopping": False}
+    candidates = [fitted(recipe, parts, seed, learning_rate=rate, **settings) for rate in LEARNING_RATES]
+    return max(candidates, key=lambda clf: clf.score(*parts.validation))
 
 
-def early_stopped(choices: Sequence[Recipe], parts: ThreeWaySplit, seed: int) -> SelfCalibratedClassifier:
-    """Early-stopped, with the settings of the lowest log loss on rows that no outer level has seen."""
+def early_stopped(recipe: Recipe, parts: ThreeWaySplit, seed: int) -> SelfCalibratedClassifier:
+    """Stopped at the lowest log loss on all validation rows, with the learning rate that makes it lowest."""
+    settings = {"max_epochs": EPOCHS, "patience": 20}
+    candidates = [fitted(recipe, parts, seed, learning_rate=rate, **settings) for rate in LEARNING_RATES]
+    return min(candidates, key=lambda clf: clf.history_.selection_loss.min())
 
-    def fitted(recipe: Recipe, learning_rate: float, random_state: int) -> SelfCalibratedClassifier:
-        clf = SelfCalibratedClassifier(
-            recipe, learning_rate=learning_rate, max_epochs=EPOCHS, patience=20, random_state=random_state
-        )
-        return clf.fit(*parts.train, **_validation(parts))
 
-    def selection_loss(repeats: Sequence[SelfCalibratedClassifier]) -> float:
-        return float(np.mean([clf.history_.selection_loss.min() for clf in repeats]))
+def tuned_bilevel(candidates: Sequence[Recipe], parts: ThreeWaySplit, seed: int) -> SelfCalibratedClassifier:
+    """The recipe, learning rate and number of steps of the lowest log loss on rows the outer level did not see.
 
-    candidates = [
-        [fitted(recipe, rate, seed + 1000 * repeat) for repeat in range(TUNING_REPEATS)]
-        for recipe, rate in itertools.product(choices, LEARNING_RATES)
-    ]
-    return min(candidates, key=selection_loss)[0]
+    Each candidate is trained with half of the validation rows at the outer level and judged on the other
+    half, for several halvings; the best one is then trained anew with all validation rows at the outer level.
+    """
+    scores = {}
+    for recipe, rate in itertools.product(candidates, LEARNING_RATES):
+        settings = {"learning_rate": rate, "max_epochs": EPOCHS, "patience": None}
+        repeats = [
+            fitted(recipe, parts, seed + 1000 * repeat, **settings).history_
+            for repeat in range(TUNING_REPEATS)
+        ]
+        loss = np.mean([history.selection_loss for history in repeats], axis=0)
+        best = int(np.argmin(loss))
+        scores[float(loss[best])] = recipe, rate, int(repeats[0].selection_step[best])
+    recipe, rate, steps = scores[min(scores)]
+    return fitted(recipe, parts, seed, learning_rate=rate, max_epochs=steps, early_stopping=False)
 
 
 FITTED: dict[str, Callable[[ThreeWaySplit, int], SelfCalibratedClassifier]] = {
     "standard": functools.partial(trained_on, recipes.standard()),
-    "early_stopped": functools.partial(early_stopped, [recipes.standard()]),
+    "early_stopped": functools.partial(early_stopped, recipes.standard()),
     "isoreg": functools.partial(trained_on, recipes.isoreg()),
-    "bo4sc": functools.partial(early_stopped, [recipes.bo4sc(outer_lr=r) for r in OUTER_LEARNING_RATES]),
+    "bo4sc": functools.partial(tuned_bilevel, [recipes.bo4sc(outer_lr=r) for r in OUTER_LEARNING_RATES]),
 }
 """How each method is tuned on the validation rows and fitted."""
 
@@ -157,10 +164,6 @@ def figures(names: Sequence[str], seed: int = 0) -> dict[str, Figure]:
     return drawn
 
 
-def _validation(parts: ThreeWaySplit) -> dict[str, Any]:
-    return {"X_val": parts.validation.X, "y_val": parts.validation.y}
-
-
 def _row(unit: Unit, method: str, small: Predictions, large: Predictions) -> Row:
     """The scores of one model on the paper's test rows, on fresh rows, and against the posterior."""
     dataset, seed = unit
@@ -179,8 +182,7 @@ def _row(unit: Unit, method: str, small: Predictions, large: Predictions) -> Row
 def _weights_figure(parts: ThreeWaySplit, seed: int) -> Figure:
     """Weights over a whole run with the exact hypergradient; early stopping would end it before they settle."""
     recipe = recipes.bo4sc(outer_lr=0.01, hypergradient=Unrolled())
-    clf = SelfCalibratedClassifier(recipe, max_epochs=EPOCHS, early_stopping=False, random_state=seed)
-    clf.fit(*parts.train, **_validation(parts))
+    clf = fitted(recipe, parts, seed, max_epochs=EPOCHS, early_stopping=False)
     return plots.weights_figure(
         clf.history_.snapshot_step // recipe.inner_steps,
         clf.history_.snapshots["weight"],
