@@ -68,7 +68,9 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
     for count, batch in enumerate(batches, start=1):
         rng = torch.get_rng_state()
         graph = problem.gradient_graph(theta, outer, batch)
-        grad = graph.grad.detach()
-        steps.append(InnerStep(theta, grad, state, count, batch, rng, graph if keep_graphs else None))
-        theta, state = rule.update(theta, grad, state, count)
+        _, grad, output = graph.evaluation
+        after, state_after = rule.update(theta, grad, state, count)
+        kept = graph if keep_graphs else None
+        steps.append(InnerStep(theta, grad, output, state, state_after, count, batch, rng, kept))
+        theta, state = after, state_after
     return Trajectory(rule, steps, theta)

@@ -54,12 +54,13 @@ def test_pull_back_is_the_reverse_of_update(rule, last):
     state = tuple(torch.rand(5, dtype=torch.float64, generator=generator) for _ in rule.init(theta))
     state_adjoints = tuple(torch.randn(5, dtype=torch.float64, generator=generator) for _ in state)
     leaves = tuple(t.clone().requires_grad_() for t in (theta, grad, *state))
-    new_theta, new_state = rule.update(*leaves[:2], leaves[2:], 3)
+    new_theta, new_state = rule.update(*leaves[:2], leaves[2:], 3)  # clones, so that autograd can follow
     ends = (new_theta,) if last else (new_theta, *new_state)
     expected = torch.autograd.grad(
         ends, leaves, (adjoint, *state_adjoints)[: len(ends)], allow_unused=True, materialize_grads=True
     )
-    step = InnerStep(theta, grad, state, 3, batch=None, rng=None)
+    _, state_after = rule.update(theta, grad, state, 3)
+    step = InnerStep(theta, grad, None, state, state_after, 3, batch=None, rng=None)
     to_theta, to_grad, to_state = rule.pull_back(step, adjoint, None if last else state_adjoints)
     torch.testing.assert_close((to_theta, to_grad, *to_state), expected, rtol=1e-10, atol=1e-12)
 
@@ -67,7 +68,9 @@ def test_pull_back_is_the_reverse_of_update(rule, last):
 def test_a_unit_that_never_fired_does_not_poison_the_adjoint():
     """Its second moment is 0, where the square root has no derivative."""
     rule, zeros = Adam(lr=0.1), torch.zeros(2)
-    step = InnerStep(zeros, torch.tensor([0.0, 1.0]), rule.init(zeros), 1, batch=None, rng=None)
+    grad = torch.tensor([0.0, 1.0])
+    _, after = rule.update(zeros, grad, rule.init(zeros), 1)
+    step = InnerStep(zeros, grad, None, rule.init(zeros), after, 1, batch=None, rng=None)
     pulled = rule.pull_back(step, torch.ones(2))
     assert all(t.isfinite().all() for t in (*pulled[:2], *pulled[2]))
 

@@ -24,10 +24,11 @@ def test_read_and_write_round_trip():
     torch.testing.assert_close(problem.read(), theta + 1)
 
 
-def test_inner_gradient_equals_backward():
+def test_evaluate_equals_backward():
     module = nn.Linear(3, 2)
     problem = BilevelProblem(module, recipes.standard())
-    loss, grad = problem.inner_gradient({}, Batch(X, Y))
+    loss, grad, output = problem.evaluate({}, Batch(X, Y))
+    torch.testing.assert_close(output.logits, module(X))
     expected = nn.functional.cross_entropy(module(X), Y)
     expected.backward()
     assert loss.item() == pytest.approx(expected.item())
@@ -66,7 +67,7 @@ def test_tied_parameters_count_once():
     theta = problem.read()
     assert theta.numel() == 9
     loss = problem.inner(theta, {}, Batch(X, Y))
-    torch.testing.assert_close(loss, problem.inner_gradient({}, Batch(X, Y))[0])
+    torch.testing.assert_close(loss, problem.evaluate({}, Batch(X, Y)).loss)
 
 
 def test_look_ahead_leaves_no_trace():
@@ -113,4 +114,4 @@ def test_networks_that_do_not_return_logits(returned, wording):
 
     problem = BilevelProblem(Odd(3, 2), recipes.standard())
     with pytest.raises(ConfigError, match=wording):
-        problem.inner_gradient({}, Batch(X, Y))
+        problem.evaluate({}, Batch(X, Y))

@@ -29,3 +29,7 @@ class Output(NamedTuple):
     """What the network says about a batch."""
 
     logits: Tensor
+
+    def detach(self) -> Output:
+        """The same without a graph."""
+        return Output(self.logits.detach())

@@ -113,13 +113,8 @@ class BilevelStep:
         graph = None
         if record and self._wants_graphs:
             graph = self.problem.gradient_graph(self._theta, self._outer, batch)
-            loss, grad = graph.loss, graph.grad.detach()
-        else:
-            loss, grad = self.problem.inner_gradient(self._outer, batch)
+        loss, grad, output = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
         self.count += 1
-        if rng is not None:
-            step = InnerStep(self._theta, grad, self._state, self.count, batch, rng, graph)
-            self._trajectory.append(step)
         value = float(loss)
         if not math.isfinite(value):
             raise TrainingError(
@@ -127,7 +122,13 @@ class BilevelStep:
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
-            self._theta, self._state = self.optimizer.update(self._theta, grad, self._state, self.count)
+            if rng is None:
+                self.optimizer.step_(self._theta, grad, self._state, self.count)
+            else:  # what is recorded must stay as it was
+                theta, state = self._theta, self._state
+                self._theta, self._state = self.optimizer.update(theta, grad, state, self.count)
+                step = InnerStep(theta, grad, output, state, self._state, self.count, batch, rng, graph)
+                self._trajectory.append(step)
         self.problem.write(self._theta)
         return value
 

@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -21,17 +21,23 @@ Loss = Callable[..., Tensor]
 
 
 class OptimizerRule(ABC):
-    """One step of an optimiser as a pure function of tensors, so that it can be differentiated."""
+    """One step of an optimiser on a flat vector, and the same step backwards."""
 
     @abstractmethod
     def init(self, theta: Tensor) -> tuple[Tensor, ...]:
         """The optimiser's state before the first step."""
 
     @abstractmethod
+    def step_(self, theta: Tensor, grad: Tensor, state: tuple[Tensor, ...], count: int) -> None:
+        """Take step number `count` (the first is 1): change the parameters and the state in place."""
+
     def update(
         self, theta: Tensor, grad: Tensor, state: tuple[Tensor, ...], count: int
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The parameters and the state after step number `count` (the first is 1)."""
+        """The same step as a pure function: the parameters and the state after it."""
+        theta, state = theta.clone(), tuple(s.clone() for s in state)
+        self.step_(theta, grad, state, count)
+        return theta, state
 
     @abstractmethod
     def pull_back(
@@ -93,9 +99,18 @@ class Problem(ABC):
         theta = theta.detach().requires_grad_()
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
-            loss = self.inner(theta, leaves, batch)
+            output = self.output(theta, batch)
+            loss = self.training_loss(output, leaves, batch)
             (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
-        return GradientGraph(theta, leaves, grad, loss.detach())
+        return GradientGraph(theta, leaves, grad, Evaluation(loss.detach(), grad.detach(), output.detach()))
+
+
+class Evaluation(NamedTuple):
+    """The training loss at some parameters, its flat gradient, and the output it came from."""
+
+    loss: Tensor
+    grad: Tensor
+    output: Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +120,7 @@ class GradientGraph:
     theta: Tensor
     outer: OuterParams
     grad: Tensor
-    loss: Tensor
+    evaluation: Evaluation
 
     def pull_back(self, direction: Tensor, *, keep: bool = False) -> tuple[Tensor, OuterParams]:
         """The gradient of ``⟨direction, grad⟩`` in theta (a Hessian-vector product) and in the outer parameters.
@@ -125,11 +140,13 @@ class GradientGraph:
 
 @dataclass(frozen=True, slots=True)
 class InnerStep:
-    """Everything needed to take one inner step again: what stood before it, and what it saw."""
+    """Everything needed to take one inner step again or back: what stood before it, and what it saw."""
 
     theta: Tensor
     grad: Tensor
+    output: Output
     state: tuple[Tensor, ...]
+    state_after: tuple[Tensor, ...]
     count: int
     batch: Batch
     rng: Tensor

@@ -1,7 +1,7 @@
-"""Optimiser rules as pure functions, equal to `torch.optim` step for step.
+"""Optimiser rules, equal to `torch.optim` step for step, that can also be run backwards.
 
-Unrolled hypergradients differentiate through the update itself, which `torch.optim` cannot do because it
-works in place. A rule sees one flat vector, whatever the network looks like.
+Unrolled hypergradients differentiate through the update itself, which `torch.optim` has no means for. A rule
+sees one flat vector, whatever the network looks like.
 """
 
 from __future__ import annotations
@@ -46,15 +46,13 @@ class SGD(OptimizerRule):
         """A zero velocity, or nothing without momentum."""
         return (torch.zeros_like(theta),) if self.momentum else ()
 
-    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+    def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """v = μ v + g;  θ = θ - lr v  (with Nesterov: θ - lr (g + μ v))."""
-        if self.weight_decay:
-            grad = grad.add(theta, alpha=self.weight_decay)
-        if not self.momentum:
-            return theta.sub(grad, alpha=self.lr), ()
-        velocity = state[0] * self.momentum + grad
-        direction = grad.add(velocity, alpha=self.momentum) if self.nesterov else velocity
-        return theta.sub(direction, alpha=self.lr), (velocity,)
+        direction = grad.add(theta, alpha=self.weight_decay) if self.weight_decay else grad
+        if self.momentum:
+            velocity = state[0].mul_(self.momentum).add_(direction)
+            direction = direction.add(velocity, alpha=self.momentum) if self.nesterov else velocity
+        theta.sub_(direction, alpha=self.lr)
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
@@ -95,10 +93,10 @@ class NormalizedSGD(OptimizerRule):
         """Nothing to remember."""
         return ()
 
-    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+    def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
         size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
-        return theta.sub(grad / size, alpha=self.lr), ()
+        theta.sub_(grad / size, alpha=self.lr)
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
@@ -143,18 +141,17 @@ class Adam(OptimizerRule):
         """Zero first and second moments."""
         return torch.zeros_like(theta), torch.zeros_like(theta)
 
-    def update(self, theta: Tensor, grad: Tensor, state: State, count: int) -> tuple[Tensor, State]:
+    def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """m = β₁ m + (1-β₁) g;  v = β₂ v + (1-β₂) g²;  θ = θ - lr m̂ / (√v̂ + ε)."""
         beta1, beta2 = self.betas
-        if self.weight_decay:
-            if self.decoupled:
-                theta = theta * (1 - self.lr * self.weight_decay)
-            else:
-                grad = grad.add(theta, alpha=self.weight_decay)
-        mean = torch.lerp(state[0], grad, 1 - beta1)
-        square = torch.addcmul(state[1] * beta2, grad, grad, value=1 - beta2)
-        scale = square.sqrt() / math.sqrt(1 - beta2**count) + self.eps
-        return torch.addcdiv(theta, mean, scale, value=-self.lr / (1 - beta1**count)), (mean, square)
+        if self.weight_decay and self.decoupled:
+            theta.mul_(1 - self.lr * self.weight_decay)
+        elif self.weight_decay:
+            grad = grad.add(theta, alpha=self.weight_decay)
+        mean = state[0].lerp_(grad, 1 - beta1)
+        square = state[1].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        scale = (square.sqrt() / math.sqrt(1 - beta2**count)).add_(self.eps)
+        theta.addcdiv_(mean, scale, value=-self.lr / (1 - beta1**count))
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
@@ -164,26 +161,23 @@ class Adam(OptimizerRule):
         Automatic differentiation gives NaN there, and with ReLU units that never fired it does happen.
         """
         beta1, beta2 = self.betas
-        grad = step.grad
+        mean, square = step.state_after
+        root, correction = square.sqrt(), math.sqrt(1 - beta2**step.count)
+        scale = (root / correction).add_(self.eps)
+        to_mean = (adjoint / scale).mul_(-self.lr / (1 - beta1**step.count))
+        to_square = (to_mean * mean).div_(scale.mul_(root)).mul_(-0.5 / correction)
+        to_square.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        if state_adjoints is not None:
+            to_mean += state_adjoints[0]
+            to_square += state_adjoints[1]
+        grad, to_theta = step.grad, adjoint
         if self.weight_decay and not self.decoupled:
             grad = grad.add(step.theta, alpha=self.weight_decay)
-        mean = torch.lerp(step.state[0], grad, 1 - beta1)
-        square = torch.addcmul(step.state[1] * beta2, grad, grad, value=1 - beta2)
-        root = square.sqrt()
-        correction = math.sqrt(1 - beta2**step.count)
-        scale = root / correction + self.eps
-        to_mean = adjoint / scale * (-self.lr / (1 - beta1**step.count))
-        to_square = (to_mean * mean / scale).div_(root).mul_(-0.5 / correction)
-        to_square.masked_fill_(root == 0, 0)
-        if state_adjoints is not None:
-            to_mean = to_mean + state_adjoints[0]
-            to_square = to_square + state_adjoints[1]
-        to_grad = torch.addcmul(to_mean * (1 - beta1), to_square, grad, value=2 * (1 - beta2))
-        to_theta = adjoint
+        to_grad = (to_mean * (1 - beta1)).addcmul_(to_square, grad, value=2 * (1 - beta2))
         if self.weight_decay:
             kept = 1 - self.lr * self.weight_decay
             to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=self.weight_decay)
-        return to_theta, to_grad, (to_mean * beta1, to_square * beta2)
+        return to_theta, to_grad, (to_mean.mul_(beta1), to_square.mul_(beta2))
 
 
 def AdamW(  # noqa: N802 - named after the class it stands for

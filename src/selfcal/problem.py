@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from selfcal._types import Batch, OuterParams, Output
 from selfcal.errors import ConfigError
-from selfcal.interfaces import Problem, Recipe
+from selfcal.interfaces import Evaluation, Problem, Recipe
 
 
 class BilevelProblem(Problem):
@@ -63,14 +63,15 @@ class BilevelProblem(Problem):
                 values = values * factor
         return values.mean()
 
-    def inner_gradient(self, outer: OuterParams, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The training loss and its flat gradient at the module's own parameters, as plain training has it.
+    def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
+        """The training loss and its gradient at the module's own parameters, as plain training has it.
 
         The forward pass is the module's own, so that BatchNorm statistics move as they should.
         """
-        loss = self.training_loss(_as_output(self.module(batch.x)), outer, batch)
+        output = _as_output(self.module(batch.x))
+        loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
-        return loss.detach(), torch.cat([g.reshape(-1) for g in grads])
+        return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
 
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The outer loss, with the network in the mode it will predict in."""

@@ -95,7 +95,7 @@ def test_strategies_through_the_last_step_agree_with_the_exact_one_on_a_single_s
     value, grads = strategy(problem, trajectory, outer, problem.outer_batch)
     expected_value, expected = Unrolled()(problem, trajectory, outer, problem.outer_batch)
     assert value == expected_value
-    torch.testing.assert_close(grads["weight"], expected["weight"], rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(grads["weight"], expected["weight"], rtol=1e-6, atol=1e-8)
 
 
 def test_truncated_to_one_step_is_one_step():
@@ -107,7 +107,7 @@ def test_truncated_to_one_step_is_one_step():
     last = type(trajectory)(trajectory.rule, trajectory.steps[-1:], trajectory.theta)
     _, truncated = Unrolled(truncate=1)(problem, last, outer, problem.outer_batch)
     _, one = OneStep()(problem, trajectory, outer, problem.outer_batch)
-    torch.testing.assert_close(truncated["weight"], one["weight"], rtol=1e-8, atol=1e-11)
+    torch.testing.assert_close(truncated["weight"], one["weight"], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=repr)

@@ -30,10 +30,14 @@ def asked_of_last_gradient(trajectory: Trajectory, adjoint: Tensor) -> Tensor:
     return asked
 
 
-def difference_step(theta: Tensor, direction: Tensor) -> Tensor:
-    """How far to go along `direction` in a central difference: rounding and curvature err alike there."""
+def difference_step(theta: Tensor, direction: Tensor, *, order: int) -> float:
+    """How far to go along `direction` in a difference quotient of this order.
+
+    There rounding, which grows as the way gets shorter, and curvature, which grows with it, err alike.
+    """
     limits = torch.finfo(theta.dtype)
-    return limits.eps ** (1 / 3) * (theta.norm() + 1) / direction.norm().clamp_min(limits.tiny)
+    way = limits.eps ** (1 / (order + 1)) * (float(theta.norm()) + 1)
+    return way / max(float(direction.norm()), limits.tiny)
 
 
 def plus(first: OuterParams, second: OuterParams) -> OuterParams:

@@ -32,13 +32,13 @@ class FiniteDifference(Hypergradient):
         value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
         asked = asked_of_last_gradient(trajectory, adjoint)
         last = trajectory.steps[-1]
-        epsilon = difference_step(last.theta, asked)
+        epsilon = difference_step(last.theta, asked, order=2)
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         through = {name: torch.zeros_like(value) for name, value in outer.items()}
         for sign in (1, -1):
             last.rewind()
             with torch.enable_grad():
-                loss = problem.inner(last.theta + sign * epsilon * asked, leaves, last.batch)
+                loss = problem.inner(last.theta.add(asked, alpha=sign * epsilon), leaves, last.batch)
             grads = torch.autograd.grad(
                 loss, tuple(leaves.values()), allow_unused=True, materialize_grads=True
             )
