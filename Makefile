@@ -28,8 +28,10 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-bench: $(READY) ## side-by-side timings, as ratios
-	$(BIN)/python -m benchmarks.training_step
+bench: $(READY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.training_step --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.hypergradient_quality --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,17 +41,32 @@ def machine_line() -> str:
     return ", ".join(f"{name} {value}" for name, value in machine().items())
 
 
-def arguments(description: str) -> argparse.Namespace:
+def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:
     """The options every benchmark has."""
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument(
-        "--repeats", type=int, default=15, help="how often each case is timed; the best counts"
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument(
+        "--repeats", type=int, default=repeats, help="how often each case is timed; the best counts"
     )
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
-    return parser.parse_args()
+    options.add_argument("--json", type=Path, help="also write the numbers to this file")
+    options.add_argument("--results", type=Path, help="also write them as a section of this Markdown file")
+    return options
 
 
 def write_json(path: Path | None, rows: list[dict[str, object]]) -> None:
     """Write the rows and the machine they were measured on."""
     if path is not None:
         path.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+
+
+def write_section(path: Path | None, title: str, body: str) -> None:
+    """Put a section with its machine into a Markdown file, in place of the one of the same title."""
+    if path is None:
+        return
+    sections = dict(_sections(path.read_text() if path.exists() else ""))
+    sections[title] = f"Measured with {machine_line()}.\n\n{body.strip()}\n"
+    path.write_text("\n".join(f"# {name}\n\n{text}" for name, text in sections.items()))
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    found = (part.partition("\n") for part in re.split(r"^# ", text, flags=re.MULTILINE)[1:])
+    return [(title, body.strip() + "\n") for title, _, body in found]

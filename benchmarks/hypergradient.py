@@ -20,7 +20,7 @@ import torch
 import torchopt
 from torch.nn import functional as F
 
-from benchmarks._timing import best_seconds, machine_line, write_json
+from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import BilevelStep, hypergradients, optimizers, recipes
 from selfcal._types import Batch, Output
 from selfcal.models import mlp
@@ -168,11 +168,6 @@ def growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def markdown(rows: list[dict[str, Any]], fits: list[dict[str, Any]]) -> str:
     lines = [
-        "# Hypergradients",
-        "",
-        "Made by `python -m benchmarks.hypergradient --results benchmarks/RESULTS.md`. "
-        + machine_line()
-        + ".",
         "An outer iteration is T Adam steps on 700 rows and one hypergradient on 300; times are the best of several,",
         "interleaved; peak memory is above what stood before the first step, each case in its own process.",
         "",
@@ -196,16 +191,11 @@ def markdown(rows: list[dict[str, Any]], fits: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--widths", type=int, nargs="+", default=list(WIDTHS))
-    parser.add_argument("--steps", type=int, nargs="+", default=list(STEPS))
-    parser.add_argument(
-        "--repeats", type=int, default=5, help="how often each case is timed; the best counts"
-    )
-    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
-    parser.add_argument("--results", type=Path, help="also write them as Markdown")
-    parser.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    arguments = parser(__doc__, repeats=5)
+    arguments.add_argument("--widths", type=int, nargs="+", default=list(WIDTHS))
+    arguments.add_argument("--steps", type=int, nargs="+", default=list(STEPS))
+    arguments.add_argument("--memory-of", nargs=3, help=argparse.SUPPRESS)
+    options = arguments.parse_args()
     torch.set_num_threads(1)
     if options.memory_of:
         case, width, steps = options.memory_of
@@ -218,8 +208,7 @@ def main() -> None:
             f"width {f['width']}, {f['case']}: {f['per_step']:.3f} steps per inner step + {f['fixed']:.1f} steps"
         )
     write_json(options.json, [*rows, *fits])
-    if options.results:
-        options.results.write_text(markdown(rows, fits))
+    write_section(options.results, "Hypergradients: time and memory", markdown(rows, fits))
 
 
 if __name__ == "__main__":

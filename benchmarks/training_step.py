@@ -6,11 +6,12 @@ The bar: `standard` takes at most 1.10 times the time of the hand-written loop.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from benchmarks._timing import arguments, best_seconds, write_json
+from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import BilevelStep, optimizers, recipes
 from selfcal.models import mlp
 
@@ -45,9 +46,9 @@ def ours(width: int, x: torch.Tensor, y: torch.Tensor, recipe: recipes.Recipe) -
 
 
 def main() -> None:
-    options = arguments("Time of a training step as a ratio to a hand-written torch.optim.Adam loop.")
+    options = parser(__doc__, repeats=15).parse_args()
     torch.set_num_threads(1)
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     print(f"{'width':>6} {'case':<24} {'ms a step':>10} {'ratio':>6}")
     for width in (64, 256):
         torch.manual_seed(0)
@@ -63,6 +64,9 @@ def main() -> None:
             print(f"{width:>6} {name:<24} {1000 * seconds / STEPS:>10.3f} {ratio:>6.2f}")
             rows.append({"width": width, "case": name, "seconds": seconds / STEPS, "ratio": ratio})
     write_json(options.json, rows)
+    table = ["| width | case | ms a step | ratio |", "|---|---|---|---|"]
+    table += [f"| {r['width']} | {r['case']} | {1000 * r['seconds']:.3f} | {r['ratio']:.2f} |" for r in rows]
+    write_section(options.results, "A training step", "\n".join(table))
 
 
 if __name__ == "__main__":

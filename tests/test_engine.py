@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from selfcal import BilevelStep, Recipe, TensorBatches, recipes, train
+from selfcal import BilevelStep, Recipe, TensorBatches, hypergradients, recipes, train
 from selfcal.datasets import Blobs
 from selfcal.engine import MAX_SKIPPED_IN_A_ROW, selection_loss
 from selfcal.errors import ConfigError, DataError, TrainingError
-from selfcal.hypergradients import OneStep, Unrolled
+from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
 from selfcal.interfaces import Hypergradient
 from selfcal.models import mlp
 from selfcal.optimizers import SGD, Adam
@@ -134,17 +134,96 @@ def test_best_state_includes_batch_norm_statistics():
     assert again == pytest.approx(result.history.selection_loss.min(), rel=1e-6)
 
 
-def test_batch_norm_statistics_follow_training_batches_only():
-    """The outer level and its look-ahead passes must not move the running statistics."""
-    module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5))
+@pytest.mark.parametrize("name", hypergradients.__all__)
+def test_look_ahead_passes_change_nothing_but_the_outer_parameters(name):
+    """With an outer step of no length, training must go as without an outer level: statistics, masks and all."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 5))
     plain = copy.deepcopy(module)
     far_away = (OUTER[0] + 100, OUTER[1])
-    frozen = dataclasses.replace(recipes.bo4sc(inner_steps=2), outer_optimizer=SGD(lr=1e-30))
-    train(module, TRAIN, far_away, recipe=frozen, optimizer=SGD(lr=0.1), max_steps=10)
-    half = (*TRAIN, torch.full((120,), 0.5))
-    train(plain, half, recipe=recipes.standard(), optimizer=SGD(lr=0.1), max_steps=10)
-    torch.testing.assert_close(module[1].running_mean, plain[1].running_mean)
-    torch.testing.assert_close(module[0].weight, plain[0].weight)
+    still = dataclasses.replace(
+        recipes.bo4sc(inner_steps=2, hypergradient=getattr(hypergradients, name)()),
+        outer_optimizer=SGD(lr=1e-30),
+    )
+    options = {"optimizer": SGD(lr=0.1, momentum=0.9), "max_steps": 10, "seed": 5}
+    train(module, TRAIN, far_away, recipe=still, **options)
+    train(plain, (*TRAIN, torch.full((120,), 0.5)), recipe=recipes.standard(), **options)
+    assert all(p.grad is None for p in module.parameters())
+    for ours, theirs in zip(module.state_dict().values(), plain.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["OneStep", "Unrolled", "FiniteDifference"])
+def test_dead_units_and_huge_logits_give_finite_hypergradients(name):
+    """Dead units have a second moment of zero; huge logits saturate the confidence."""
+    module = network()
+    with torch.no_grad():
+        module[0].bias[:8] = -1e6
+        module[2].weight *= 1e4
+    recipe = recipes.bo4sc(inner_steps=3, hypergradient=getattr(hypergradients, name)())
+    result = fit(recipe, module, max_steps=30)
+    assert result.history.skipped == 0
+    assert torch.isfinite(result.outer_params["weight"]).all()
+
+
+def test_forward_mode_equals_the_exact_hypergradient_through_batch_norm_and_convolution():
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Unflatten(1, (1, 4)),
+        nn.Conv1d(1, 3, 3),
+        nn.BatchNorm1d(3),
+        nn.Tanh(),
+        nn.Flatten(),
+        nn.Linear(6, 2),
+    ).double()
+    x, y = torch.randn(30, 4, dtype=torch.float64), torch.arange(30) % 2
+    found = {}
+    for strategy in (Unrolled(), OneStep(), OneStep(tangent="forward"), FiniteDifference()):
+        seen = _Seen(strategy)
+        recipe = recipes.bo4sc(inner_steps=1, hypergradient=seen)
+        step = BilevelStep(copy.deepcopy(module), SGD(lr=0.1), recipe, n_train=20)
+        step((x[:20], y[:20], torch.arange(20)), (x[20:], y[20:]))
+        found[repr(strategy)] = seen.last["weight"]
+    exact = found[repr(Unrolled())]
+    assert exact.abs().max() > 0
+    for grad in found.values():
+        torch.testing.assert_close(grad, exact, rtol=1e-5, atol=1e-9)
+
+
+class _Seen(Hypergradient):
+    """Passes through to another strategy and keeps what it gave."""
+
+    def __init__(self, strategy):
+        self.strategy, self.horizon, self.wants_graphs = strategy, strategy.horizon, strategy.wants_graphs
+
+    def __call__(self, problem, trajectory, outer, batch):
+        value, self.last = self.strategy(problem, trajectory, outer, batch)
+        return value, self.last
+
+
+class _NoForwardRule(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_a_layer_without_a_forward_rule():
+    class Odd(nn.Linear):
+        def forward(self, x):
+            return _NoForwardRule.apply(super().forward(x))
+
+    def run(strategy):
+        recipe = recipes.bo4sc(inner_steps=1, hypergradient=strategy)
+        step = BilevelStep(Odd(2, 5), SGD(lr=0.1), recipe, n_train=120)
+        step((*TRAIN, torch.arange(120)), OUTER)
+
+    run(OneStep())
+    with pytest.raises(ConfigError, match=r'no forward-mode rule.*OneStep\(tangent="difference"\)'):
+        run(OneStep(tangent="forward"))
 
 
 def test_dropout_masks_are_replayed():

@@ -37,7 +37,7 @@ def difference_step(theta: Tensor, direction: Tensor, *, order: int) -> float:
     """
     limits = torch.finfo(theta.dtype)
     way = limits.eps ** (1 / (order + 1)) * (float(theta.norm()) + 1)
-    return way / max(float(direction.norm()), limits.tiny)
+    return min(way / max(float(direction.norm()), limits.tiny), limits.max**0.5)
 
 
 def plus(first: OuterParams, second: OuterParams) -> OuterParams:
