@@ -1,4 +1,9 @@
-"""Put the tables and figures of a finished reproduction into the docs: ``python -m docs.refresh runs/bo4sc``."""
+"""Put measured numbers into the docs: ``python -m docs.refresh [RUN]``.
+
+What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` is replaced by the section of that title
+of `benchmarks/RESULTS.md`, or, for the title `reproduction`, by the table of a finished `selfcal reproduce` in RUN,
+whose figures are copied too.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,31 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FIGURES = ("figure-1-confidence", "figure-2-reliability", "figure-3-weights")
+RESULTS = HERE.parent / "benchmarks" / "RESULTS.md"
+MARKED = re.compile(r"(<!-- begin: (.+?) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
 
-def refresh(run: Path) -> None:
-    """Replace what stands between the markers of `bo4sc.md`, and copy the figures."""
-    page = HERE / "bo4sc.md"
-    table = (run / "table.md").read_text()
-    marked = re.compile(r"(<!-- table -->\n).*?(<!-- end of table -->)", re.DOTALL)
-    page.write_text(marked.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", page.read_text()))
-    for name in FIGURES:
-        shutil.copyfile(run / f"{name}.png", HERE / "figures" / f"{name}.png")
+def sections() -> dict[str, str]:
+    """The benchmark results by title."""
+    found = re.split(r"^# ", RESULTS.read_text(), flags=re.MULTILINE)[1:]
+    return {title: body for title, _, body in (part.partition("\n") for part in found)}
+
+
+def refresh(run: Path | None) -> None:
+    """Refresh every page."""
+    texts = sections()
+    if run is not None:
+        texts["reproduction"] = (run / "table.md").read_text()
+        for figure in run.glob("figure-*.png"):
+            shutil.copyfile(figure, HERE / "figures" / figure.name)
+    for page in HERE.glob("*.md"):
+        page.write_text(
+            MARKED.sub(
+                lambda m: f"{m[1]}\n{texts[m[2]].strip()}\n\n{m[3]}" if m[2] in texts else m[0],
+                page.read_text(),
+            )
+        )
 
 
 if __name__ == "__main__":
-    refresh(Path(sys.argv[1]))
+    refresh(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

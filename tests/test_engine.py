@@ -72,6 +72,17 @@ def test_weights_move_and_stay_within_bounds(hypergradient, batch_size):
     assert np.isfinite(result.history.outer_loss).all()
 
 
+@pytest.mark.parametrize("batch_size", [None, 60, 20])
+def test_outer_step_moves_the_rows_it_saw_by_the_same_distance_at_any_batch_size(batch_size):
+    recipe = recipes.bo4sc(inner_steps=1, outer_lr=0.01)
+    result = train(
+        network(), TRAIN, OUTER, recipe=recipe, optimizer=Adam(lr=0.02), max_steps=1, batch_size=batch_size
+    )
+    moved = (result.outer_params["weight"] - 0.5).abs()
+    assert (moved > 0).sum() <= (batch_size or 120)
+    assert moved[moved > 0].mean().item() == pytest.approx(0.01, rel=1e-3)
+
+
 def test_outer_step_lowers_the_outer_loss_it_looked_at():
     """From one start, a small step down the exact hypergradient must beat a small step up."""
     outer_losses = {}

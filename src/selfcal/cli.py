@@ -78,14 +78,15 @@ def reproduce_bo4sc(
     out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 10,
     datasets: Annotated[
-        list[str] | None, typer.Option(help="A data set, e.g. blobs-1.7; repeat for several. Default: all.")
+        str | None,
+        typer.Option(help="Names of data sets, separated by commas, e.g. blobs-1.7,bac. Default: all."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = os.cpu_count() or 1,
 ) -> None:
     """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
     from selfcal.experiments import bo4sc
 
-    bo4sc.reproduce(out, seeds=seeds, only=datasets, jobs=jobs)
+    bo4sc.reproduce(out, seeds=seeds, only=datasets.split(",") if datasets else None, jobs=jobs)
     typer.echo((out / "table.md").read_text())
     typer.echo(f"Written: {out}/results.json, table.md and the figures")
 

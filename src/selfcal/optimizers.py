@@ -1,4 +1,4 @@
-"""Optimiser rules, equal to `torch.optim` step for step, that can also be run backwards.
+"""Optimiser rules that can also be run backwards; those with a namesake in `torch.optim` equal it step for step.
 
 Unrolled hypergradients differentiate through the update itself, which `torch.optim` has no means for. A rule
 sees one flat vector, whatever the network looks like.
@@ -75,13 +75,14 @@ class NormalizedSGD(OptimizerRule):
     """Gradient descent by a fixed average distance: the gradient is divided by its mean absolute value.
 
     `lr` is how far the average coordinate moves in one step. Hypergradients of per-row weights shrink with
-    the number of rows, with the inner step size and with the strategy; this step does not.
+    the number of rows, with the inner step size and with the strategy; this step does not. Coordinates with
+    no gradient, such as the weights of rows that are not in the batch, do not count.
 
     Example:
         >>> import torch
-        >>> rule, theta = NormalizedSGD(lr=0.1), torch.tensor([0.5, 0.5])
-        >>> rule.update(theta, torch.tensor([3e-6, -1e-6]), (), count=1)[0]
-        tensor([0.3500, 0.5500])
+        >>> rule, theta = NormalizedSGD(lr=0.1), torch.tensor([0.5, 0.5, 0.5])
+        >>> rule.update(theta, torch.tensor([3e-6, -1e-6, 0.0]), (), count=1)[0]
+        tensor([0.3500, 0.5500, 0.5000])
     """
 
     lr: float
@@ -95,18 +96,22 @@ class NormalizedSGD(OptimizerRule):
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
-        size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
-        theta.sub_(grad / size, alpha=self.lr)
+        theta.sub_(grad / self._size(grad)[0], alpha=self.lr)
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """The quotient rule: every coordinate also changes the mean the others are divided by."""
-        grad = step.grad
-        size = grad.abs().mean().clamp_min(torch.finfo(grad.dtype).tiny)
+        size, moved = self._size(step.grad)
         to_step = adjoint * -self.lr
-        to_size = -(to_step * grad).sum() / size**2
-        return adjoint, to_step / size + to_size * grad.sign() / grad.numel(), ()
+        to_size = -(to_step * step.grad).sum() / size**2
+        return adjoint, to_step / size + to_size * step.grad.sign() / moved, ()
+
+    @staticmethod
+    def _size(grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean absolute value of the coordinates that move, and how many those are."""
+        moved = grad.count_nonzero().clamp_min(1)
+        return (grad.abs().sum() / moved).clamp_min(torch.finfo(grad.dtype).tiny), moved
 
 
 @dataclass(frozen=True)

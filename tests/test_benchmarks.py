@@ -1,0 +1,52 @@
+"""The benchmarks run, at a size where the numbers mean nothing."""
+
+import pytest
+import torch
+from benchmarks import _timing, hypergradient
+from docs import refresh
+
+
+def test_best_seconds_takes_turns():
+    order = []
+    best = _timing.best_seconds({name: lambda name=name: order.append(name) for name in "ab"}, repeats=2)
+    assert order == ["a", "b"] * 3
+    assert all(0 <= seconds < 1 for seconds in best.values())
+
+
+def test_sections_replace_their_namesakes(tmp_path):
+    path = tmp_path / "RESULTS.md"
+    for title, body in (("A", "old"), ("B", "kept"), ("A", "new")):
+        _timing.write_section(path, title, body)
+    text = path.read_text()
+    assert "old" not in text
+    assert text.index("# A") < text.index("new") < text.index("# B") < text.index("kept")
+    assert f"torch {torch.__version__}" in text
+
+
+def test_every_case_of_the_hypergradient_benchmark_runs(monkeypatch):
+    monkeypatch.setattr(hypergradient, "peak_megabytes", lambda *case: 1.0)
+    rows = hypergradient.measure([4], [2, 3], repeats=1)
+    assert {row["case"] for row in rows} == set(hypergradient.CASES)
+    assert len(hypergradient.growth(rows)) == 2
+    assert hypergradient.markdown(rows, hypergradient.growth(rows)).count("| 4 |") == len(rows) + 2
+
+
+def test_memory_is_measured_above_what_stood_before():
+    assert hypergradient.own_peak(hypergradient.PLAIN, 64, 1) < 100
+
+
+def test_docs_are_refreshed_between_their_markers(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin: T -->\nstale\n<!-- end: T -->\nafter\n")
+    results = tmp_path / "RESULTS.md"
+    results.write_text("# T\n\nfresh\n")
+    monkeypatch.setattr(refresh, "HERE", tmp_path)
+    monkeypatch.setattr(refresh, "RESULTS", results)
+    refresh.refresh(None)
+    assert page.read_text() == "before\n<!-- begin: T -->\n\nfresh\n\n<!-- end: T -->\nafter\n"
+
+
+@pytest.mark.parametrize("page", sorted(refresh.HERE.glob("*.md")), ids=lambda p: p.name)
+def test_marked_places_of_the_docs_can_be_filled(page):
+    titles = {found[1] for found in refresh.MARKED.findall(page.read_text())}
+    assert titles <= {*refresh.sections(), "reproduction"}
