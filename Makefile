@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY) ## train three methods on Blobs 1.7, print the table, write the report
+demo: $(READY) ## train four methods on Blobs 1.7, print the table, write the report
 	$(BIN)/selfcal demo --out demo
 
 lint: $(READY) ## format, lint, types, import contracts
@@ -29,7 +29,6 @@ test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 bench: $(READY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
-	$(BIN)/python -m benchmarks.training_step --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient_quality --results benchmarks/RESULTS.md
 

@@ -62,7 +62,7 @@ def plain(train: TensorBatches) -> Callable[[], None]:
     optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
 
     def epoch() -> None:
-        for batch in train:
+        for batch in train.one_pass(0):
             optimizer.zero_grad()
             F.cross_entropy(module(batch.x), batch.y).backward()
             optimizer.step()
@@ -74,8 +74,8 @@ def ours(train: TensorBatches, outer: TensorBatches, recipe: recipes.Recipe) -> 
     step = BilevelStep(network(), optimizers.SGD(lr=0.02, momentum=0.9), recipe, n_train=train.n_rows)
 
     def epoch() -> None:
-        stream = iter(outer)
-        for batch in train:
+        stream = outer.one_pass(0)
+        for batch in train.one_pass(0):
             step(batch, next(stream, None) if step.outer_due else None)
 
     return epoch

@@ -62,7 +62,7 @@ def ours(recipe: recipes.Recipe) -> Callable[[int, int], Case]:
         x, y, x_outer, y_outer = data()
         every = replace(recipe, inner_steps=steps)
         step = BilevelStep(network(width), optimizers.Adam(lr=0.001), every, n_train=ROWS)
-        rows = (x, y, torch.arange(ROWS))
+        rows = Batch(x, y, torch.arange(ROWS))
 
         def run() -> None:
             for _ in range(steps):

@@ -18,7 +18,9 @@ MARKED = re.compile(r"(<!-- begin: (.+?) -->\n).*?(<!-- end: \2 -->)", re.DOTALL
 
 
 def sections() -> dict[str, str]:
-    """The benchmark results by title."""
+    """The benchmark results by title; none before the first `make bench`."""
+    if not RESULTS.exists():
+        return {}
     found = re.split(r"^# ", RESULTS.read_text(), flags=re.MULTILINE)[1:]
     return {title: body for title, _, body in (part.partition("\n") for part in found)}
 

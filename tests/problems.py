@@ -66,11 +66,11 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
     """Take an inner step per batch and record all of them."""
     state, steps = rule.init(theta), []
     for count, batch in enumerate(batches, start=1):
-        rng = torch.get_rng_state()
+        random = (torch.get_rng_state(),)
         graph = problem.gradient_graph(theta, outer, batch)
         _, grad, output = graph.evaluation
         after, state_after = rule.update(theta, grad, state, count)
         kept = graph if keep_graphs else None
-        steps.append(InnerStep(theta, grad, output, state, state_after, count, batch, rng, kept))
+        steps.append(InnerStep(theta, grad, output, state, state_after, count, batch, random, kept))
         theta, state = after, state_after
     return Trajectory(rule, steps, theta)

@@ -18,7 +18,7 @@ def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():
     class Gamma(SampleWeights):
         provides = frozenset({"gamma"})
 
-    with pytest.raises(ConfigError, match="Gamma offers gamma, but the loss accepts only weight"):
+    with pytest.raises(ConfigError, match="offers gamma; the loss accepts weight and requires nothing"):
         Recipe(
             name="odd",
             loss=cross_entropy,
@@ -51,3 +51,16 @@ def test_a_loss_with_the_keyword_accepts_it():
 def test_inner_steps_must_be_positive():
     with pytest.raises(ConfigError, match="inner_steps must be a whole number of at least 1; got 0"):
         Recipe(name="none", loss=cross_entropy, inner_steps=0)
+
+
+def test_a_loss_that_needs_what_nobody_offers():
+    with pytest.raises(
+        ConfigError, match="offers nothing; the loss accepts gamma, weight and requires gamma"
+    ):
+        Recipe(name="odd", loss=lambda logits, y, *, gamma: logits)
+
+
+@pytest.mark.parametrize("part", ["one_step", OneStep])
+def test_parts_of_the_wrong_kind(part):
+    with pytest.raises(ConfigError, match="hypergradient must be a Hypergradient object"):
+        Recipe(name="odd", loss=cross_entropy, hypergradient=part)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from selfcal import metrics
+from selfcal.errors import DataError
 from selfcal.predictions import Predictions
 
 
@@ -38,3 +39,21 @@ def test_scores_are_the_metrics():
         "brier": metrics.brier_score(y, probs),
     }
     assert judged.below_chance == 0.0
+
+
+@pytest.mark.parametrize(
+    ("y", "probs", "wording"),
+    [
+        ([0, 1], [[9.0, -3.0], [0.1, 0.2]], "If these are logits"),
+        ([0], [[0.5, 0.5], [0.5, 0.5]], "y has 1, probs has 2"),
+        (["a", "b"], [[0.5, 0.5], [0.5, 0.5]], "Pass classes="),
+    ],
+)
+def test_bad_probabilities(y, probs, wording):
+    with pytest.raises(DataError, match=wording):
+        Predictions.from_probabilities(y, probs)
+
+
+def test_names_with_classes():
+    judged = Predictions.from_probabilities(["b", "a"], [[0.4, 0.6], [0.9, 0.1]], classes=["a", "b"])
+    assert judged.correct.all()

@@ -4,12 +4,12 @@ from selfcal import Recipe, recipes
 from selfcal.errors import ConfigError
 
 
-@pytest.mark.parametrize("name", recipes.names())
+@pytest.mark.parametrize("name", recipes._NAMED)
 def test_every_named_recipe_can_be_made_and_carries_its_name(name):
     recipe = recipes.named(name)
     assert isinstance(recipe, Recipe)
     assert recipe.name == name
-    assert recipe == getattr(recipes, name)() or recipe.calibrator is not None
+    assert repr(recipe) == repr(getattr(recipes, name)())
 
 
 def test_misspelt_name_gets_a_hint():

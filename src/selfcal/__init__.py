@@ -23,30 +23,38 @@ if TYPE_CHECKING:
         plots,
         recipes,
     )
+    from selfcal._types import Batch, Output
     from selfcal.batches import TensorBatches
     from selfcal.classifier import SelfCalibratedClassifier
     from selfcal.engine import BilevelStep, TrainingResult, train
     from selfcal.history import History
     from selfcal.interfaces import Recipe
+    from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
-    from selfcal.report import report
+    from selfcal.reporting import report
 
 _HOME = {
+    "Batch": "_types",
     "BilevelProblem": "problem",
     "BilevelStep": "engine",
     "History": "history",
+    "Output": "_types",
+    "Predictions": "predictions",
     "Recipe": "interfaces",
     "SelfCalibratedClassifier": "classifier",
     "TensorBatches": "batches",
     "TrainingResult": "engine",
-    "report": "report",
+    "report": "reporting",
     "train": "engine",
 }
 
 __all__ = [
+    "Batch",
     "BilevelProblem",
     "BilevelStep",
     "History",
+    "Output",
+    "Predictions",
     "Recipe",
     "SelfCalibratedClassifier",
     "TensorBatches",

@@ -24,6 +24,12 @@ class Batch:
     index: Tensor | None = None
     weight: Tensor | None = None
 
+    def to(self, like: Tensor) -> Batch:
+        """The same rows where `like` is, with its floating-point type."""
+        x = self.x.to(like) if self.x.is_floating_point() else self.x.to(like.device)
+        index = None if self.index is None else self.index.to(like.device)
+        return Batch(x, self.y.to(like.device), index, None if self.weight is None else self.weight.to(like))
+
 
 class Output(NamedTuple):
     """What the network says about a batch."""

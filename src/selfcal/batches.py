@@ -1,27 +1,33 @@
-"""Training data as batches that know which training rows they hold."""
+"""Data as batches that know which rows they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from selfcal._checks import positive_int, same_length
 from selfcal._types import Batch
 from selfcal.errors import ConfigError, DataError
 
 
+@runtime_checkable
 class Batches(Protocol):
-    """Anything that can be iterated over again and again, one pass over the data at a time."""
+    """Data that can be passed over again and again."""
 
     n_rows: int
 
-    def __iter__(self) -> Iterator[Batch]: ...
+    def one_pass(self, number: int) -> Iterator[Batch]:
+        """All rows, batch by batch; `number` counts the passes from 0 and may choose the order."""
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Batches in a pass."""
 
 
 class TensorBatches:
@@ -29,16 +35,16 @@ class TensorBatches:
 
     Args:
         x: The rows.
-        y: Their label codes.
+        y: Their label codes, 0, 1, 2, ...
         weight: Optional sample weights.
         batch_size: Rows per batch at most; batches are equal to within a row, so that none is too small for
             batch statistics. None gives all rows at once, in order.
-        seed: Seeds the shuffling, which is this object's own and the same in every run.
+        seed: With the number of the pass it decides the order of the rows, the same in every run.
 
     Example:
         >>> import torch
         >>> data = TensorBatches(torch.arange(5.0)[:, None], torch.zeros(5, dtype=torch.long), batch_size=2)
-        >>> [len(batch.x) for batch in data]
+        >>> [len(batch.x) for batch in data.one_pass(0)]
         [2, 2, 1]
         >>> len(data), data.n_rows
         (3, 5)
@@ -56,52 +62,78 @@ class TensorBatches:
         self.n_rows = same_length(x=x, y=y, weight=weight)
         if not self.n_rows:
             raise DataError("Expected at least one row of data; got none.")
-        self._x, self._y, self._weight = x, y, weight
+        if (
+            y.is_floating_point()
+            or y.is_complex()
+            or y.dtype == torch.bool
+            or y.ndim != 1
+            or bool((y < 0).any())
+        ):
+            raise DataError(
+                "y must be a vector of class codes 0, 1, 2, ... of an integer type; got "
+                f"{str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
+                f"{'' if y.ndim != 1 else f', starting with {y[:3].tolist()}'}. Try y.long()."
+            )
+        if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all() and weight.any()):
+            raise DataError("Sample weights must be finite, not negative and not all zero.")
+        self._rows = Batch(x, y.long(), torch.arange(self.n_rows, device=x.device), weight)
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed = seed
 
     def __len__(self) -> int:
         return 1 if self._batch_size is None else -(-self.n_rows // self._batch_size)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def one_pass(self, number: int) -> Iterator[Batch]:
+        """All rows once, in an order of their own for every pass."""
         if len(self) == 1:
-            yield Batch(self._x, self._y, torch.arange(self.n_rows, device=self._x.device), self._weight)
+            yield self._rows
             return
-        order = torch.randperm(self.n_rows, generator=self._generator).to(self._x.device)
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + number)
+        order = torch.randperm(self.n_rows, generator=generator).to(self._rows.x.device)
         for rows in order.tensor_split(len(self)):
-            weight = None if self._weight is None else self._weight[rows]
-            yield Batch(self._x[rows], self._y[rows], rows, weight)
+            weight = None if self._rows.weight is None else self._rows.weight[rows]
+            yield Batch(self._rows.x[rows], self._rows.y[rows], rows, weight)
 
 
 class LoaderBatches:
-    """A torch `DataLoader` of ``(x, y)`` pairs, with each row's place in the data set added.
+    """A torch `DataLoader` of ``(x, y)`` or ``(x, y, weight)``, with each row's place in the data set added.
 
-    Sampler, batch size, workers and collate function stay the loader's own.
+    Sampler, batch size, workers and collate function stay the loader's own, and so does its shuffling.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
-        if loader.batch_sampler is None or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
             raise ConfigError(
                 "Expected a DataLoader over a map-style data set with batching, so that each row has a place; "
-                "got an iterable data set or batch_size=None. Give batches as (x, y, index) instead."
+                "got an iterable data set or batch_size=None."
             )
         self.n_rows = len(loader.dataset)  # type: ignore[arg-type]
         self._loader: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
             batch_sampler=loader.batch_sampler,
-            num_workers=loader.num_workers,
             collate_fn=_IndexedCollate(loader.collate_fn),
-            pin_memory=loader.pin_memory,
-            generator=loader.generator,
+            **{name: getattr(loader, name) for name in _KEPT},
         )
 
     def __len__(self) -> int:
         return len(self._loader)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def one_pass(self, number: int) -> Iterator[Batch]:
+        """What the loader gives in a pass."""
         for rows, index in self._loader:
-            batch = as_batch(rows)
-            yield Batch(batch.x, batch.y, index)
+            yield replace(as_batch(rows), index=index)
+
+
+_KEPT = (
+    "num_workers",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "generator",
+    "prefetch_factor",
+    "persistent_workers",
+)
 
 
 class _Indexed(Dataset[Any]):
@@ -129,31 +161,42 @@ class _IndexedCollate:
 
 
 def as_batches(data: object, *, batch_size: int | None = None, seed: int = 0) -> Batches:
-    """Batches from a pair of tensors, a `DataLoader`, or batches already made."""
-    if isinstance(data, (TensorBatches, LoaderBatches)):
+    """Batches from arrays or tensors ``(x, y)`` or ``(x, y, weight)``, a `DataLoader`, or batches already made."""
+    if isinstance(data, Batches):
         return data
     if isinstance(data, DataLoader):
         return LoaderBatches(data)
-    if isinstance(data, tuple) and all(isinstance(part, Tensor) for part in data) and len(data) in (2, 3):
-        x, y, *weight = data
+    arrays = (Tensor, np.ndarray)
+    if isinstance(data, (tuple, list)) and len(data) in (2, 3) and all(isinstance(d, arrays) for d in data):
+        x, y, *weight = (torch.as_tensor(part) for part in data)
         return TensorBatches(x, y, *weight, batch_size=batch_size, seed=seed)
-    if hasattr(data, "n_rows") and isinstance(data, Iterable):
-        return data  # type: ignore[return-value] # the protocol, by its looks
     raise ConfigError(
-        f"Expected data as a pair of tensors (x, y), a DataLoader or a Batches object; got {type(data).__name__}."
+        "Expected data as arrays or tensors (x, y) or (x, y, weight), or a DataLoader of such; "
+        f"got {type(data).__name__}."
     )
 
 
 def as_batch(rows: object) -> Batch:
-    """A batch from a `Batch` or from ``(x, y)`` or ``(x, y, index)``."""
+    """A batch from a `Batch` or from ``(x, y)`` or ``(x, y, weight)``."""
     if isinstance(rows, Batch):
         return rows
     if isinstance(rows, (tuple, list)) and len(rows) in (2, 3):
-        return Batch(*rows)
-    raise ConfigError(f"Expected a batch as (x, y) or (x, y, index); got {type(rows).__name__}.")
+        x, y, *weight = rows
+        return Batch(x, y, None, *weight)
+    raise ConfigError(
+        "Expected a batch as (x, y), (x, y, weight) or selfcal.Batch(x, y, index, weight); "
+        f"got {type(rows).__name__}."
+    )
 
 
 def endless(batches: Batches) -> Iterator[Batch]:
     """Pass after pass over the data."""
-    while True:
-        yield from batches
+    for number in itertools.count():
+        batch = None
+        for batch in batches.one_pass(number):
+            yield batch
+        if batch is None:
+            raise DataError(
+                "A pass over the data gave no batch. A DataLoader with drop_last=True and fewer rows than a batch "
+                "does that; use a smaller batch size."
+            )

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -177,13 +177,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         self.best_iter_ = result.best_step
         self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
-        self.calibrator_ = None
-        if self.recipe_.calibrator is not None and parts.outer is not None:
-            self.calibrator_ = clone(self.recipe_.calibrator, safe=False).fit(
-                self._logits(data.x[parts.outer]),
-                data.y[parts.outer],
-                None if data.weight is None else data.weight[parts.outer],
-            )
+        self.calibrator_ = result.calibrator
         self._n_rows = len(table)
         return self
 
@@ -325,7 +319,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             module,
             batches,
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
-            None if parts.selection is None else data.batches(parts.selection, None, 0),
+            None if parts.selection is None else data.batches(parts.selection, batch_size, 0),
             recipe=self.recipe_,
             optimizer=Adam(lr=self.learning_rate),
             max_steps=self.max_epochs * len(batches),

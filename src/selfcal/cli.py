@@ -86,7 +86,9 @@ def reproduce_bo4sc(
     """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
     from selfcal.experiments import bo4sc
 
-    bo4sc.reproduce(out, seeds=seeds, only=datasets.split(",") if datasets else None, jobs=jobs)
+    bo4sc.reproduce(
+        out, seeds=seeds, only=[n.strip() for n in datasets.split(",")] if datasets else None, jobs=jobs
+    )
     typer.echo((out / "table.md").read_text())
     typer.echo(f"Written: {out}/results.json, table.md and the figures")
 

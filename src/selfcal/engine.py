@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
+import warnings
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._checks import positive_int
+from selfcal._random import stream_states, streams_restored
 from selfcal._types import Batch, OuterParams
 from selfcal.batches import Batches, as_batch, as_batches, endless
-from selfcal.errors import ConfigError, TrainingError
+from selfcal.errors import ConfigError, DataError, TrainingError
 from selfcal.history import History, Recorder
-from selfcal.interfaces import InnerStep, OptimizerRule, Recipe, Trajectory
+from selfcal.interfaces import Calibrator, InnerStep, OptimizerRule, Recipe, Trajectory
 from selfcal.problem import BilevelProblem, evaluating
 from selfcal.progress import progress_bar
 
@@ -37,8 +38,8 @@ class StepReport(NamedTuple):
 class BilevelStep:
     """One inner step per call, and an outer step after every `recipe.inner_steps` of them.
 
-    The module's parameters are up to date after every call. A recipe without an outer level makes this
-    plain training.
+    The module's parameters are up to date after every call, and may be changed between calls. Training or
+    evaluation mode is the caller's to set. A recipe without an outer level makes this plain training.
 
     Args:
         module: The network; its parameters are the inner parameters.
@@ -48,12 +49,12 @@ class BilevelStep:
 
     Example:
         >>> import torch
-        >>> from selfcal import recipes, optimizers
+        >>> from selfcal import Batch, optimizers, recipes
         >>> x, y = torch.randn(40, 2), torch.arange(40) % 2
         >>> module = torch.nn.Linear(2, 2)
         >>> step = BilevelStep(module, optimizers.Adam(lr=0.1), recipes.bo4sc(inner_steps=2), n_train=30)
         >>> for _ in range(4):
-        ...     report = step((x[:30], y[:30], torch.arange(30)), (x[30:], y[30:]))
+        ...     report = step(Batch(x[:30], y[:30], torch.arange(30)), (x[30:], y[30:]))
         >>> step.outer_params["weight"].shape
         torch.Size([30])
     """
@@ -84,6 +85,11 @@ class BilevelStep:
         self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
 
     @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return self._theta.device
+
+    @property
     def outer_params(self) -> OuterParams:
         """The outer parameters by name."""
         return dict(self._outer)
@@ -96,20 +102,23 @@ class BilevelStep:
     def __call__(self, train_batch: object, outer_batch: object = None) -> StepReport:
         """Take one inner step on `train_batch`; if an outer step is due, take it on `outer_batch`."""
         due = self.outer_due
-        loss = self._inner_step(as_batch(train_batch))
-        if not due:
-            return StepReport(loss, None, skipped=False)
-        if outer_batch is None:
+        if due and outer_batch is None:
             raise ConfigError(
                 "An outer step is due and no outer batch was given. Pass one whenever step.outer_due is true."
             )
-        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None))
+        if self.problem.changed_since_written():
+            self._theta = self.problem.read()
+            self._trajectory.clear()
+        loss = self._inner_step(as_batch(train_batch).to(self._theta))
+        if not due:
+            return StepReport(loss, None, skipped=False)
+        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
         return StepReport(loss, outer_loss, skipped=not taken)
 
     def _inner_step(self, batch: Batch) -> float:
         remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
         record = remaining <= self._horizon
-        rng = torch.get_rng_state() if record else None
+        random = stream_states(self._theta.device) if record else None
         graph = None
         if record and self._wants_graphs:
             graph = self.problem.gradient_graph(self._theta, self._outer, batch)
@@ -122,12 +131,12 @@ class BilevelStep:
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
-            if rng is None:
+            if random is None:
                 self.optimizer.step_(self._theta, grad, self._state, self.count)
             else:  # what is recorded must stay as it was
                 theta, state = self._theta, self._state
                 self._theta, self._state = self.optimizer.update(theta, grad, state, self.count)
-                step = InnerStep(theta, grad, output, state, self._state, self.count, batch, rng, graph)
+                step = InnerStep(theta, grad, output, state, self._state, self.count, batch, random, graph)
                 self._trajectory.append(step)
         self.problem.write(self._theta)
         return value
@@ -167,6 +176,7 @@ class TrainingResult:
     Attributes:
         module: The trained network, in evaluation mode.
         outer_params: The outer parameters that belong to the chosen state.
+        calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
         history: What happened, as plain arrays.
         n_steps: Inner steps taken.
         best_step: The inner step whose state was chosen (the last one without selection data).
@@ -176,6 +186,7 @@ class TrainingResult:
 
     module: nn.Module
     outer_params: OuterParams
+    calibrator: Calibrator | None
     history: History
     n_steps: int
     best_step: int
@@ -205,8 +216,8 @@ def train(
 
     Args:
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
-        train_data: ``(x, y)`` or ``(x, y, sample_weight)`` tensors, or a `DataLoader` of ``(x, y)``.
-        outer_data: The same, for the outer level; only needed if the recipe has one.
+        train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
+        outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
         selection_data: The same; with it, the state with the lowest log loss there is restored at the end.
         recipe: The method.
         optimizer: The inner optimiser rule.
@@ -215,7 +226,8 @@ def train(
             training data, but at least 10 steps.
         patience: Stop after so many looks without improvement; None never stops early.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
-        seed: Seeds shuffling and dropout: the same seed gives bit-identical results.
+        seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
+            results. A `DataLoader` shuffles by its own generator.
         progress: Show a progress bar; by default only on a terminal.
 
     Returns:
@@ -233,25 +245,37 @@ def train(
         (50, torch.Size([40]))
     """
     started = time.perf_counter()
-    batches = as_batches(train_data, batch_size=batch_size, seed=seed)
-    if recipe.is_bilevel and outer_data is None:
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
+    if recipe.needs_outer_data and outer_data is None:
         raise ConfigError(
-            f"Recipe {recipe.name!r} has an outer level and needs outer_data: rows kept back from training."
+            f"Recipe {recipe.name!r} needs outer_data: rows kept back from training for its outer level or "
+            "calibrator."
         )
-    outer_stream: Iterator[Batch] = iter(())
-    if recipe.is_bilevel:
-        outer_stream = endless(as_batches(outer_data, batch_size=batch_size, seed=seed + 1))
-    selection = None if selection_data is None else as_batches(selection_data)
-    evaluate_every = positive_int("evaluate_every", evaluate_every or max(len(batches), 10))
+    batches = as_batches(train_data, batch_size=batch_size, seed=seed)
+    outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
+    outer_stream = endless(outer) if outer is not None else iter(())
+    selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
+    if evaluate_every is None:
+        evaluate_every = max(len(batches), 10)
+    positive_int("evaluate_every", evaluate_every)
     if patience is not None:
         positive_int("patience", patience)
+    if recipe.is_bilevel and positive_int("max_steps", max_steps) < recipe.inner_steps:
+        warnings.warn(
+            f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
+            stacklevel=2,
+        )
 
     step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
     recorder = Recorder()
     recorder.snapshot(0, step.outer_params)
     best = _BestState(step) if selection is not None else None
     status = "ran to the end"
-    with _seeded(seed), progress_bar("Training", positive_int("max_steps", max_steps), progress) as advance:
+    with (
+        streams_restored(step.device, seed),
+        progress_bar("Training", positive_int("max_steps", max_steps), progress) as advance,
+    ):
         module.train()
         for count, batch in zip(range(1, max_steps + 1), endless(batches), strict=False):
             report = step(batch, next(outer_stream) if step.outer_due else None)
@@ -270,9 +294,17 @@ def train(
                         break
     outer_params, best_step = (step.outer_params, step.count) if best is None else best.restore(step)
     module.eval()
+    if not bool(step.problem.read().isfinite().all()):
+        raise TrainingError(
+            f"Parameters became infinite or NaN in step {step.count} with {optimizer}. Lower the learning rate."
+        )
+    calibrator = None
+    if recipe.calibrator is not None and outer is not None:
+        calibrator = _calibrated(recipe.calibrator, module, outer)
     return TrainingResult(
         module=module,
         outer_params=outer_params,
+        calibrator=calibrator,
         history=recorder.history(),
         n_steps=step.count,
         best_step=best_step,
@@ -283,14 +315,27 @@ def train(
 
 def selection_loss(module: nn.Module, data: Batches) -> float:
     """The mean log loss of the network's probabilities, weighted by the rows' sample weights."""
-    total = weight = 0.0
+    logits, y, weight = _predictions(module, data)
+    loss = F.cross_entropy(logits.double(), y, reduction="none")
+    return float(loss.mean() if weight is None else (loss * weight).sum() / weight.sum())
+
+
+def _predictions(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in."""
+    like = next(module.parameters())
     with torch.no_grad(), evaluating(module):
-        for batch in data:
-            loss = F.cross_entropy(module(batch.x), batch.y, reduction="none").double()
-            w = torch.ones_like(loss) if batch.weight is None else batch.weight.double()
-            total += float((loss * w).sum())
-            weight += float(w.sum())
-    return total / weight
+        batches = [batch.to(like) for batch in data.one_pass(0)]
+        if not batches:
+            raise DataError("A pass over the held-out data gave no batch; expected at least one row.")
+        logits = torch.cat([module(batch.x) for batch in batches])
+    weights = [batch.weight for batch in batches if batch.weight is not None]
+    return logits, torch.cat([batch.y for batch in batches]), torch.cat(weights) if weights else None
+
+
+def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:
+    logits, y, weight = _predictions(module, data)
+    sample_weight = None if weight is None else weight.cpu().numpy()
+    return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
 
 
 class _BestState:
@@ -324,11 +369,3 @@ class _BestState:
         self._buffers = [b.clone() for b in step.problem.module.buffers()]
         self._outer = step.outer_params
         self._count = step.count
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Within it, torch's random stream starts from `seed`; afterwards it is as before."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -25,8 +25,8 @@ class History:
         selection_step: The inner step at which the selection data was looked at.
         selection_loss: Its mean log loss then.
         snapshot_step: The inner step of each kept snapshot of the outer parameters.
-        snapshots: The outer parameters then, by name, stacked along the first axis; thinned out evenly so
-            that they fit in 64 MB.
+        snapshots: The outer parameters then, by name, stacked along the first axis; thinned out evenly to
+            64 MB (two and the latest are kept in any case).
         skipped: Outer steps not taken because the hypergradient was not finite.
     """
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from selfcal._checks import Float, Int, positive_int
+from selfcal._random import set_streams
 from selfcal._types import Batch, OuterParams, Output
 from selfcal.errors import ConfigError
 
@@ -149,12 +150,12 @@ class InnerStep:
     state_after: tuple[Tensor, ...]
     count: int
     batch: Batch
-    rng: Tensor
+    random: tuple[Tensor, ...]
     graph: GradientGraph | None = None
 
     def rewind(self) -> None:
-        """Set the random stream back, so that a pass over this step sees the same dropout masks again."""
-        torch.set_rng_state(self.rng)
+        """Set the random streams back, so that a pass over this step sees the same dropout masks again."""
+        set_streams(self.random, self.theta.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,26 +219,28 @@ class Recipe:
 
     def __post_init__(self) -> None:
         positive_int("inner_steps", self.inner_steps)
-        level = {
-            "outer_model": self.outer_model,
-            "objective": self.objective,
-            "hypergradient": self.hypergradient,
-            "outer_optimizer": self.outer_optimizer,
-        }
-        missing = [name for name, part in level.items() if part is None]
-        if 0 < len(missing) < len(level):
+        for name, kind in _PARTS.items():
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, kind):
+                raise ConfigError(
+                    f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
+                )
+        missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
+        if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(
                 f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
-                "give all four of outer_model, objective, hypergradient, outer_optimizer, or none."
+                f"give all of {', '.join(_OUTER_LEVEL)}, or none."
             )
-        if self.outer_model is not None:
-            accepted = {"weight", *list(inspect.signature(self.loss).parameters)[2:]}
-            unwanted = sorted(self.outer_model.provides - accepted)
-            if unwanted:
-                raise ConfigError(
-                    f"Recipe {self.name!r}: {type(self.outer_model).__name__} offers {', '.join(unwanted)}, "
-                    f"but the loss accepts only {', '.join(sorted(accepted))}."
-                )
+        keywords = list(inspect.signature(self.loss).parameters.values())[2:]
+        offered = self.outer_model.provides if self.outer_model is not None else frozenset()
+        accepted = {"weight", *(k.name for k in keywords)}
+        required = {k.name for k in keywords if k.default is k.empty}
+        if offered - accepted or required - offered:
+            raise ConfigError(
+                f"Recipe {self.name!r}: the parts do not fit. The outer level offers "
+                f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
+                f"and requires {', '.join(sorted(required)) or 'nothing'}."
+            )
 
     @property
     def is_bilevel(self) -> bool:
@@ -248,3 +251,13 @@ class Recipe:
     def needs_outer_data(self) -> bool:
         """Whether rows must be kept back from training for the outer level or the calibrator."""
         return self.is_bilevel or self.calibrator is not None
+
+
+_OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
+_PARTS = {
+    "outer_model": OuterModel,
+    "objective": Objective,
+    "hypergradient": Hypergradient,
+    "outer_optimizer": OptimizerRule,
+    "calibrator": Calibrator,
+}

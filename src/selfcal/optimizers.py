@@ -139,8 +139,8 @@ class Adam(OptimizerRule):
         in_range("lr", self.lr, 0, open_low=True)
         in_range("eps", self.eps, 0, open_low=True)
         in_range("weight_decay", self.weight_decay, 0)
-        for beta in self.betas:
-            in_range("betas", beta, 0, 1)
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ConfigError(f"betas must be two numbers in [0, 1); got {self.betas!r}.")
 
     def init(self, theta: Tensor) -> State:
         """Zero first and second moments."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selfcal import metrics
-from selfcal._checks import Float, Int, label_codes
+from selfcal._checks import Float, Int, label_codes, probabilities, same_length
 
 
 class ConfidentClassifier(Protocol):
@@ -51,10 +51,20 @@ class Predictions:
         return cls(codes, label_codes(clf.predict(X), len(classes), classes), clf.confidence(X), probs)
 
     @classmethod
-    def from_probabilities(cls, y: ArrayLike, probs: Float) -> Predictions:
-        """Choose the largest probability, and be as sure as it says."""
-        codes = label_codes(y, probs.shape[1])
-        return cls(codes, probs.argmax(axis=1), probs.max(axis=1), probs)
+    def from_probabilities(
+        cls, y: ArrayLike, probs: ArrayLike, *, classes: ArrayLike | None = None
+    ) -> Predictions:
+        """Choose the largest probability, and be as sure as it says.
+
+        Args:
+            y: The true labels: codes 0..k-1, or names if `classes` is given.
+            probs: Probabilities, one column per class.
+            classes: The label of each column.
+        """
+        p = probabilities(probs)
+        codes = label_codes(y, p.shape[1], classes)
+        same_length(y=codes, probs=p)
+        return cls(codes, p.argmax(axis=1), p.max(axis=1), p)
 
     @property
     def correct(self) -> NDArray[np.bool_]:

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from selfcal._random import streams_restored
 from selfcal._types import Batch, OuterParams, Output
-from selfcal.errors import ConfigError
+from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Evaluation, Problem, Recipe
 
 
 class BilevelProblem(Problem):
     """The inner and the outer loss of a recipe for one `nn.Module`.
 
-    The flat vector `theta` holds the module's trainable parameters in their own order. The module itself is
-    only written to by `write`; `output` and `outer` evaluate it at any `theta` without touching it.
+    The flat vector `theta` holds the module's trainable parameters in their own order. The parameters
+    themselves are set by `write` only; passes at any `theta` move buffers unless they are within `look_ahead`.
     """
 
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
@@ -35,6 +36,7 @@ class BilevelProblem(Problem):
         self._names = list(trainable)
         self._live = list(trainable.values())
         self._sizes = [p.numel() for p in self._live]
+        self._written = self._versions()
 
     def read(self) -> Tensor:
         """The module's parameters as one flat vector (a copy)."""
@@ -45,6 +47,14 @@ class BilevelProblem(Problem):
         with torch.no_grad():
             for p, part in zip(self._live, theta.split(self._sizes), strict=True):
                 p.copy_(part.view_as(p))
+        self._written = self._versions()
+
+    def changed_since_written(self) -> bool:
+        """Whether somebody else has set parameters (clipped, loaded or averaged them) since `write`."""
+        return self._versions() != self._written
+
+    def _versions(self) -> list[int]:
+        return [p._version for p in self._live]
 
     def output(self, theta: Tensor, batch: Batch) -> Output:
         """What the module says about the rows with its parameters at `theta`."""
@@ -57,7 +67,13 @@ class BilevelProblem(Problem):
         model = self.recipe.outer_model
         hyper = {} if model is None else model(outer, output, batch)
         weight = hyper.pop("weight", None)
-        values = self.recipe.loss(output.logits, batch.y, **hyper)
+        try:
+            values = self.recipe.loss(output.logits, batch.y, **hyper)
+        except IndexError:
+            raise DataError(
+                f"Labels must be class codes below the number of logits, {output.logits.shape[1]}; got "
+                f"{int(batch.y.max())}. Give the network as many outputs as there are classes."
+            ) from None
         for factor in (weight, batch.weight):
             if factor is not None:
                 values = values * factor
@@ -83,7 +99,7 @@ class BilevelProblem(Problem):
     def look_ahead(self) -> Iterator[None]:
         """Within it, passes through the network leave no trace in its buffers or in the random streams."""
         buffers = [(b, b.clone()) for b in self.module.buffers()]
-        with torch.random.fork_rng(devices=[]):
+        with streams_restored(self._live[0].device):
             try:
                 yield
             finally:
@@ -93,13 +109,14 @@ class BilevelProblem(Problem):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Within it, the module is in evaluation mode."""
-    training = module.training
+    """Within it, the module is in evaluation mode; afterwards every part is in the mode it was in."""
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        for part, training in modes:
+            part.training = training
 
 
 def _as_output(logits: object) -> Output:

@@ -27,7 +27,6 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[A
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    from rich.text import Text
 
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -37,5 +36,5 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[A
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(Text(title).plain, total=total, note="")
+        task = bar.add_task(title, total=total, note="")
         yield lambda done, note="": bar.update(task, completed=done, note=note)

@@ -23,6 +23,7 @@ def standard() -> Recipe:
 
 def isoreg(*, floor: str = "none") -> Recipe:
     """Plain training, then isotonic regression of being right on the confidence."""
+    one_of("floor", floor, ("none", "chance"))
     return Recipe(name="isoreg", loss=cross_entropy, calibrator=IsotonicConfidence(floor=floor))
 
 
@@ -39,8 +40,8 @@ def bo4sc(
 
     Args:
         inner_steps: Training steps between two outer steps (T in the paper).
-        outer_lr: How far the average weight moves in one outer step. Small is safe: there are more weights
-            than outer rows, and a large step fits the outer rows' noise.
+        outer_lr: How far the average weight moves in one outer step (its log odds, with the sigmoid link).
+            Small is safe: there are more weights than outer rows, and a large step fits their noise.
         hypergradient: How to differentiate through the training steps: `OneStep` (the default) looks at the
             last one, `Unrolled` at all of them, as the paper does.
         beta: Sharpness of the smooth maximum; by default it depends on the number of classes.
@@ -67,11 +68,6 @@ def bo4sc(
 
 
 _NAMED: dict[str, Callable[[], Recipe]] = {"standard": standard, "isoreg": isoreg, "bo4sc": bo4sc}
-
-
-def names() -> list[str]:
-    """The names `named` knows."""
-    return list(_NAMED)
 
 
 def named(name: str) -> Recipe:

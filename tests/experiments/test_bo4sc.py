@@ -2,9 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
 
-from selfcal import metrics
+from selfcal.calibrators import IsotonicConfidence
 from selfcal.errors import ConfigError
 from selfcal.experiments import bo4sc
 
@@ -40,12 +41,11 @@ def test_unit_has_every_method_and_metric(quick):
 
 
 def test_isoreg_calibrates_on_validation_rows_only(quick):
-    """Its map must be the isotonic fit of the 300 validation rows: tests rows play no part."""
     parts = bo4sc.paper_split("blobs-1.7", 0)
     clf = bo4sc.FITTED["isoreg"](parts, 0)
-    X, y = parts.validation
-    error = metrics.confidence_calibration_error(clf.predict(X) == y, clf.confidence(X))
-    assert error < 0.02
+    expected = IsotonicConfidence().fit(clf.logits(parts.validation.X), parts.validation.y)
+    logits = clf.logits(parts.test.X)
+    np.testing.assert_allclose(clf.confidence(parts.test.X), expected.confidence(logits), atol=1e-6)
 
 
 def test_figures_are_those_of_the_data_sets_asked_for(quick, monkeypatch):
@@ -53,6 +53,12 @@ def test_figures_are_those_of_the_data_sets_asked_for(quick, monkeypatch):
     assert sorted(bo4sc.figures(["blobs-1.7"])) == ["figure-1-confidence", "figure-3-weights"]
     assert sorted(bo4sc.figures(["spiral-3.5"])) == ["figure-2-reliability"]
     assert bo4sc.figures(["bac"]) == {}
+
+
+def test_figures_that_are_there_are_not_drawn_again(tmp_path):
+    for name in bo4sc.FIGURES:
+        (tmp_path / f"{name}.png").touch()
+    assert bo4sc.figures(["blobs-1.7", "spiral-3.5"], tmp_path) == {}
 
 
 def test_unknown_data_set(tmp_path):

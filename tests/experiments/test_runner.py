@@ -36,7 +36,9 @@ def test_finished_units_are_not_run_again(tmp_path, marks, monkeypatch):
     rows = run_units(work, UNITS, results, jobs=2, title="Test")
     assert [(r["dataset"], r["seed"], r["method"]) for r in rows] == [(*u, m) for u in UNITS for m in "xy"]
     assert marks.read_text().split() == ["a0", "b0", "a1", "a1"]
+    stamp = results.path.stat().st_mtime_ns
     again = run_units(work, UNITS, results, jobs=2, title="Test")
+    assert results.path.stat().st_mtime_ns == stamp
     assert again == rows
     assert len(marks.read_text().split()) == 4
 

@@ -184,7 +184,7 @@ def test_solvers_return_zero_for_zero(solver):
 def test_conjugate_gradients_stop_where_the_curvature_turns_negative():
     b = torch.tensor([1.0, 1.0])
     x = ConjugateGradient().solve(lambda v: torch.tensor([1.0, -5.0]) * v, b)
-    assert x.isfinite().all()
+    assert (x == 0).all()  # the first direction already goes down for ever
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The papers' tables and figures, on top of the public API only."""
+"""The papers' tables and figures."""

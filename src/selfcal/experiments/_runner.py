@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from selfcal import __version__
 from selfcal._files import write_atomically
 from selfcal.errors import ConfigError, DataError
 from selfcal.progress import progress_bar
@@ -53,7 +52,7 @@ class Results:
 
     def write(self, rows: Sequence[Row]) -> None:
         """Replace the file."""
-        content = {"version": __version__, "settings": self.settings, "rows": list(rows)}
+        content = {"settings": self.settings, "rows": list(rows)}
         write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
@@ -64,8 +63,8 @@ def run_units(
     rows = results.rows()
     done = {(row["dataset"], row["seed"]) for row in rows}
     todo = [unit for unit in units if unit not in done]
-    results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
     if todo:
+        results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
         started = time.perf_counter()
         with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
             advance(len(units) - len(todo))

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal import Recipe, SelfCalibratedClassifier, datasets, metrics, plots, recipes
+from selfcal import (
+    Predictions,
+    Recipe,
+    SelfCalibratedClassifier,
+    __version__,
+    datasets,
+    metrics,
+    plots,
+    recipes,
+)
 from selfcal._checks import one_of, positive_int
 from selfcal._files import write_atomically
 from selfcal.datasets import ThreeWaySplit
@@ -24,7 +33,7 @@ from selfcal.experiments._runner import Results, Row, Unit, run_units
 from selfcal.experiments._tables import summary_table
 from selfcal.hypergradients import Unrolled
 from selfcal.optimizers import NormalizedSGD
-from selfcal.predictions import Predictions
+from selfcal.progress import progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +45,7 @@ METHODS = {
     "bo4sc": "BO4SC",
     "oracle": "Oracle (Bayes)",
 }
+SIZES = (700, 300, 1000)
 SHOWN = ("standard", "isoreg", "bo4sc")
 LARGE_TEST = 100_000
 LARGE_TEST_SEED = 1_000_003
@@ -48,8 +58,8 @@ TUNING_REPEATS = 4
 
 def paper_split(dataset: str, seed: int) -> ThreeWaySplit:
     """2000 rows of a data set as 700 for training, 300 for validation and 1000 for testing."""
-    rows = datasets.paper_datasets()[dataset].sample(2000, seed=seed)
-    return datasets.three_way_split(*rows, sizes=(700, 300, 1000), seed=seed)
+    rows = datasets.paper_datasets()[dataset].sample(sum(SIZES), seed=seed)
+    return datasets.three_way_split(*rows, sizes=SIZES, seed=seed)
 
 
 def fitted(recipe: Recipe, parts: ThreeWaySplit, seed: int, **settings: Any) -> SelfCalibratedClassifier:
@@ -80,7 +90,7 @@ def tuned_bilevel(candidates: Sequence[Recipe], parts: ThreeWaySplit, seed: int)
     Each candidate is trained with half of the validation rows at the outer level and judged on the other
     half, for several halvings; the best one is then trained anew with all validation rows at the outer level.
     """
-    scores = {}
+    scores = []
     for recipe, rate in itertools.product(candidates, LEARNING_RATES):
         settings = {"learning_rate": rate, "max_epochs": EPOCHS, "patience": None}
         repeats = [
@@ -89,16 +99,20 @@ def tuned_bilevel(candidates: Sequence[Recipe], parts: ThreeWaySplit, seed: int)
         ]
         loss = np.mean([history.selection_loss for history in repeats], axis=0)
         best = int(np.argmin(loss))
-        scores[float(loss[best])] = recipe, rate, int(repeats[0].selection_step[best])
-    recipe, rate, steps = scores[min(scores)]
+        scores.append((loss[best], int(repeats[0].selection_step[best]), recipe, rate))
+    _, steps, recipe, rate = min(scores, key=lambda score: score[0])
     return fitted(recipe, parts, seed, learning_rate=rate, max_epochs=steps, early_stopping=False)
+
+
+def _bilevel_recipes() -> list[Recipe]:
+    return [recipes.bo4sc(outer_lr=rate) for rate in OUTER_LEARNING_RATES]
 
 
 FITTED: dict[str, Callable[[ThreeWaySplit, int], SelfCalibratedClassifier]] = {
     "standard": functools.partial(trained_on, recipes.standard()),
     "early_stopped": functools.partial(early_stopped, recipes.standard()),
     "isoreg": functools.partial(trained_on, recipes.isoreg()),
-    "bo4sc": functools.partial(tuned_bilevel, [recipes.bo4sc(outer_lr=r) for r in OUTER_LEARNING_RATES]),
+    "bo4sc": functools.partial(tuned_bilevel, _bilevel_recipes()),
 }
 """How each method is tuned on the validation rows and fitted."""
 
@@ -140,28 +154,30 @@ def reproduce(
     results = Results(folder / "results.json", protocol())
     rows = run_units(run_unit, units, results, jobs=positive_int("jobs", jobs), title="Reproducing BO4SC")
     write_atomically(folder / "table.md", summary_table(rows, METHODS))
-    for name, figure in figures(names).items():
+    for name, figure in figures(names, folder).items():
         plots.save_figure(figure, folder / name)
     return rows
 
 
-def figures(names: Sequence[str], seed: int = 0) -> dict[str, Figure]:
-    """The paper's three figures for those of its data sets that are among `names`."""
-    drawn: dict[str, Figure] = {}
-    if "blobs-1.7" in names:
-        parts = paper_split("blobs-1.7", seed)
-        models = {METHODS[method]: FITTED[method](parts, seed) for method in SHOWN}
-        drawn["figure-1-confidence"] = plots.confidence_figure(
-            {name: clf.confidence for name, clf in models.items()}, *parts.test
-        )
-        drawn["figure-3-weights"] = _weights_figure(parts, seed)
-    if "spiral-3.5" in names:
-        parts = paper_split("spiral-3.5", seed)
-        judged = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in SHOWN}
-        drawn["figure-2-reliability"] = plots.reliability_figure(
-            {name: (p.correct, p.confidence) for name, p in judged.items()}, chance=1 / 2
-        )
-    return drawn
+def figures(names: Sequence[str], drawn: Path | None = None, seed: int = 0) -> dict[str, Figure]:
+    """The paper's three figures for those of its data sets that are among `names`, but for those in `drawn`."""
+    found = {}
+    for name, (dataset, draw) in FIGURES.items():
+        if dataset in names and not (drawn is not None and (drawn / f"{name}.png").exists()):
+            with progress_bar(f"Drawing {name}", 1):
+                found[name] = draw(paper_split(dataset, seed), seed)
+    return found
+
+
+def _confidence_figure(parts: ThreeWaySplit, seed: int) -> Figure:
+    models = {METHODS[method]: FITTED[method](parts, seed) for method in SHOWN}
+    return plots.confidence_figure({name: clf.confidence for name, clf in models.items()}, *parts.test)
+
+
+def _reliability_figure(parts: ThreeWaySplit, seed: int) -> Figure:
+    judged = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in SHOWN}
+    pairs = {name: (p.correct, p.confidence) for name, p in judged.items()}
+    return plots.reliability_figure(pairs, chance=1 / 2)
 
 
 def _row(unit: Unit, method: str, small: Predictions, large: Predictions) -> Row:
@@ -191,6 +207,13 @@ def _weights_figure(parts: ThreeWaySplit, seed: int) -> Figure:
     )
 
 
+FIGURES: dict[str, tuple[str, Callable[[ThreeWaySplit, int], Figure]]] = {
+    "figure-1-confidence": ("blobs-1.7", _confidence_figure),
+    "figure-2-reliability": ("spiral-3.5", _reliability_figure),
+    "figure-3-weights": ("blobs-1.7", _weights_figure),
+}
+
+
 def _settings(clf: SelfCalibratedClassifier) -> dict[str, Any]:
     chosen: dict[str, Any] = {"learning_rate": clf.learning_rate, "steps": clf.best_iter_}
     if isinstance(clf.recipe_.outer_optimizer, NormalizedSGD):
@@ -202,9 +225,12 @@ def protocol() -> dict[str, Any]:
     """What rows must have in common to stand in one results file."""
     return {
         "experiment": "bo4sc",
+        "version": __version__,
+        "methods": list(METHODS),
+        "sizes": SIZES,
         "epochs": EPOCHS,
         "learning_rates": LEARNING_RATES,
-        "outer_learning_rates": OUTER_LEARNING_RATES,
+        "bilevel_recipes": [repr(recipe) for recipe in _bilevel_recipes()],
         "tuning_repeats": TUNING_REPEATS,
         "large_test": LARGE_TEST,
     }

@@ -8,7 +8,7 @@ from selfcal import datasets, plots, recipes
 from selfcal.experiments.bo4sc import fitted, paper_split
 from selfcal.predictions import Predictions
 from selfcal.progress import progress_bar
-from selfcal.report import Picture, report
+from selfcal.reporting import Picture, report
 
 DATASET = "blobs-1.7"
 TRAINED_ON = {"early_stopping": False, "max_epochs": 1000}

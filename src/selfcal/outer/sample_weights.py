@@ -60,7 +60,7 @@ class SampleWeights(OuterModel):
         if batch.index is None:
             raise DataError(
                 "Sample weights belong to training rows, and this batch does not say which rows it holds. "
-                "Give training batches as (x, y, index)."
+                "Give training batches as selfcal.Batch(x, y, index)."
             )
         return {"weight": self.values(outer)[batch.index]}
 

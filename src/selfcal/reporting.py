@@ -70,6 +70,12 @@ def report(
     if not methods:
         raise DataError("Expected predictions of at least one method to report on; got none.")
     first = next(iter(methods.values()))
+    for name, predictions in methods.items():
+        if predictions.probs.shape != first.probs.shape or (predictions.y != first.y).any():
+            raise DataError(
+                f"Methods must be judged on the same rows; {name!r} has {len(predictions.y)} rows in "
+                f"{predictions.probs.shape[1]} classes, or other labels than {next(iter(methods))!r}."
+            )
     reliability = Picture(
         "Reliability",
         "Above: how often each confidence occurs, with the mean confidence and the accuracy as dashed lines. "
@@ -113,9 +119,9 @@ def verdict(name: str, predictions: Predictions) -> str:
     low, high = (float(bound) for bound in bounds)
     judgement = "over-confident" if claimed > high else "under-confident" if claimed < low else "honest"
     return (
-        f"{name}: {where} ({claimed:.0%} on average), it is right "
+        f"{name}: {where} ({100 * claimed:.0f} % on average), it is right "
         f"{100 * low:.0f}-{100 * high:.0f} % of the time: {judgement}."
-    ).replace("% on", " % on")
+    )
 
 
 def _cells(predictions: Predictions) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from selfcal.errors import DataError
 from selfcal.predictions import Predictions
-from selfcal.report import report, verdict
+from selfcal.reporting import report, verdict
 
 
 def predictions(sharpness=1.0, n=400):
@@ -66,3 +66,8 @@ def test_confidence_below_chance_is_pointed_out(tmp_path):
 def test_nothing_to_report(tmp_path):
     with pytest.raises(DataError, match="at least one method"):
         report({}, tmp_path / "r.html")
+
+
+def test_methods_must_be_judged_on_the_same_rows(tmp_path):
+    with pytest.raises(DataError, match="'b' has 300 rows"):
+        report({"a": predictions(), "b": predictions(n=300)}, tmp_path / "r.html")
