@@ -168,13 +168,16 @@ class Adam(OptimizerRule):
         beta1, beta2 = self.betas
         mean, square = step.state_after
         root, correction = square.sqrt(), math.sqrt(1 - beta2**step.count)
-        scale = (root / correction).add_(self.eps)
-        to_mean = (adjoint / scale).mul_(-self.lr / (1 - beta1**step.count))
-        to_square = (to_mean * mean).div_(scale.mul_(root)).mul_(-0.5 / correction)
-        to_square.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-        if state_adjoints is not None:
-            to_mean += state_adjoints[0]
-            to_square += state_adjoints[1]
+        scale = root + self.eps * correction
+        size = -self.lr * correction / (1 - beta1**step.count)
+        to_mean = adjoint / scale
+        to_square = (to_mean * mean).div_(scale).div_(root).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        if state_adjoints is None:
+            to_mean.mul_(size)
+            to_square.mul_(-size / 2)
+        else:
+            to_mean = torch.add(state_adjoints[0], to_mean, alpha=size)
+            to_square = torch.add(state_adjoints[1], to_square, alpha=-size / 2)
         grad, to_theta = step.grad, adjoint
         if self.weight_decay and not self.decoupled:
             grad = grad.add(step.theta, alpha=self.weight_decay)
