@@ -71,6 +71,6 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
         _, grad, output = graph.evaluation
         after, state_after = rule.update(theta, grad, state, count)
         kept = graph if keep_graphs else None
-        steps.append(InnerStep(theta, grad, output, state, state_after, count, batch, random, kept))
+        steps.append(InnerStep(theta, grad, output, state_after, count, batch, random, kept))
         theta, state = after, state_after
     return Trajectory(rule, steps, theta)

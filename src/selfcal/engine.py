@@ -130,14 +130,16 @@ class BilevelStep:
                 f"The training loss became {value} at step {self.count} with {self.optimizer}. "
                 "Lower the learning rate, or look for extreme values in the features."
             )
+        if self._trajectory:  # the last recorded step keeps the state it led to
+            self._state = tuple(s.clone() for s in self._state)
+        before = self._theta
+        if random is not None:
+            self._theta = before.clone()
         with torch.no_grad():
-            if random is None:
-                self.optimizer.step_(self._theta, grad, self._state, self.count)
-            else:  # what is recorded must stay as it was
-                theta, state = self._theta, self._state
-                self._theta, self._state = self.optimizer.update(theta, grad, state, self.count)
-                step = InnerStep(theta, grad, output, state, self._state, self.count, batch, random, graph)
-                self._trajectory.append(step)
+            self.optimizer.step_(self._theta, grad, self._state, self.count)
+        if random is not None:
+            step = InnerStep(before, grad, output, self._state, self.count, batch, random, graph)
+            self._trajectory.append(step)
         self.problem.write(self._theta)
         return value
 

@@ -44,9 +44,10 @@ class OptimizerRule(ABC):
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """The reverse of `update`: adjoints of its results to those of the step's `theta`, `grad` and `state`.
+        """The reverse of a step: adjoints of the parameters and the state after it to those before it.
 
-        `state_adjoints` is None after the last step, whose state nobody has used yet.
+        Returns the adjoints of `theta`, of `grad` and of the state before the step. `state_adjoints` is None
+        after the last step, whose state nobody has used yet.
         """
 
 
@@ -141,12 +142,11 @@ class GradientGraph:
 
 @dataclass(frozen=True, slots=True)
 class InnerStep:
-    """Everything needed to take one inner step again or back: what stood before it, and what it saw."""
+    """Everything needed to take an inner step's gradient again, and the step itself back."""
 
     theta: Tensor
     grad: Tensor
     output: Output
-    state: tuple[Tensor, ...]
     state_after: tuple[Tensor, ...]
     count: int
     batch: Batch

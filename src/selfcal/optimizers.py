@@ -59,7 +59,7 @@ class SGD(OptimizerRule):
     ) -> tuple[Tensor, Tensor, State]:
         """Linear in everything, so the adjoint does not depend on where the step was taken."""
         to_direction = adjoint * -self.lr
-        to_grad, to_state = to_direction, step.state
+        to_grad, to_state = to_direction, step.state_after
         if self.momentum:
             to_velocity = to_direction * self.momentum if self.nesterov else to_direction
             if state_adjoints is not None:
