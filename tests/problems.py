@@ -68,9 +68,9 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
     for count, batch in enumerate(batches, start=1):
         random = (torch.get_rng_state(),)
         graph = problem.gradient_graph(theta, outer, batch)
-        _, grad, output = graph.evaluation
+        grad = graph.evaluation.grad
         after, state_after = rule.update(theta, grad, state, count)
         kept = graph if keep_graphs else None
-        steps.append(InnerStep(theta, grad, output, state_after, count, batch, random, kept))
+        steps.append(InnerStep(theta, state_after, count, batch, random, graph.evaluation, kept))
         theta, state = after, state_after
     return Trajectory(rule, steps, theta)

@@ -206,7 +206,7 @@ class _Seen(Hypergradient):
     """Passes through to another strategy and keeps what it gave."""
 
     def __init__(self, strategy):
-        self.strategy, self.horizon, self.wants_graphs = strategy, strategy.horizon, strategy.wants_graphs
+        self.strategy, self.horizon, self.records = strategy, strategy.horizon, strategy.records
 
     def __call__(self, problem, trajectory, outer, batch):
         value, self.last = self.strategy(problem, trajectory, outer, batch)

@@ -5,7 +5,7 @@ import torch
 
 from selfcal import optimizers
 from selfcal.errors import ConfigError
-from selfcal.interfaces import InnerStep
+from selfcal.interfaces import Evaluation, InnerStep
 from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD
 
 NAMESAKES = {
@@ -60,7 +60,7 @@ def test_pull_back_is_the_reverse_of_update(rule, last):
         ends, leaves, (adjoint, *state_adjoints)[: len(ends)], allow_unused=True, materialize_grads=True
     )
     _, state_after = rule.update(theta, grad, state, 3)
-    step = InnerStep(theta, grad, None, state_after, 3, batch=None, random=())
+    step = InnerStep(theta, state_after, 3, None, (), Evaluation(None, grad, None))
     to_theta, to_grad, to_state = rule.pull_back(step, adjoint, None if last else state_adjoints)
     torch.testing.assert_close((to_theta, to_grad, *to_state), expected, rtol=1e-10, atol=1e-12)
 
@@ -70,7 +70,7 @@ def test_a_unit_that_never_fired_does_not_poison_the_adjoint():
     rule, zeros = Adam(lr=0.1), torch.zeros(2)
     grad = torch.tensor([0.0, 1.0])
     _, after = rule.update(zeros, grad, rule.init(zeros), 1)
-    step = InnerStep(zeros, grad, None, after, 1, batch=None, random=())
+    step = InnerStep(zeros, after, 1, None, (), Evaluation(None, grad, None))
     pulled = rule.pull_back(step, torch.ones(2))
     assert all(t.isfinite().all() for t in (*pulled[:2], *pulled[2]))
 

@@ -80,7 +80,7 @@ class BilevelStep:
         self._outer_count = 0
         self._skipped_in_a_row = 0
         horizon = recipe.hypergradient.horizon if recipe.hypergradient else 0
-        self._wants_graphs = recipe.hypergradient is not None and recipe.hypergradient.wants_graphs
+        self._records = recipe.hypergradient.records if recipe.hypergradient else None
         self._horizon = recipe.inner_steps if horizon is None else min(horizon, recipe.inner_steps)
         self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
 
@@ -120,11 +120,11 @@ class BilevelStep:
         record = remaining <= self._horizon
         random = stream_states(self._theta.device) if record else None
         graph = None
-        if record and self._wants_graphs:
+        if record and self._records == "graph":
             graph = self.problem.gradient_graph(self._theta, self._outer, batch)
-        loss, grad, output = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
+        evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
         self.count += 1
-        value = float(loss)
+        value = float(evaluation.loss)
         if not math.isfinite(value):
             raise TrainingError(
                 f"The training loss became {value} at step {self.count} with {self.optimizer}. "
@@ -136,9 +136,10 @@ class BilevelStep:
         if random is not None:
             self._theta = before.clone()
         with torch.no_grad():
-            self.optimizer.step_(self._theta, grad, self._state, self.count)
+            self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
         if random is not None:
-            step = InnerStep(before, grad, output, self._state, self.count, batch, random, graph)
+            kept = None if self._records == "start" else evaluation
+            step = InnerStep(before, self._state, self.count, batch, random, kept, graph)
             self._trajectory.append(step)
         self.problem.write(self._theta)
         return value

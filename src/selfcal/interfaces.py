@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import torch
 from numpy.typing import ArrayLike
@@ -145,13 +145,24 @@ class InnerStep:
     """Everything needed to take an inner step's gradient again, and the step itself back."""
 
     theta: Tensor
-    grad: Tensor
-    output: Output
     state_after: tuple[Tensor, ...]
     count: int
     batch: Batch
     random: tuple[Tensor, ...]
+    evaluation: Evaluation | None = None
     graph: GradientGraph | None = None
+
+    @property
+    def grad(self) -> Tensor:
+        """The training gradient at `theta`."""
+        assert self.evaluation is not None
+        return self.evaluation.grad
+
+    @property
+    def output(self) -> Output:
+        """The network's output at `theta`."""
+        assert self.evaluation is not None
+        return self.evaluation.output
 
     def rewind(self) -> None:
         """Set the random streams back, so that a pass over this step sees the same dropout masks again."""
@@ -174,8 +185,8 @@ class Hypergradient(ABC):
     horizon: int | None
     """How many of the latest inner steps it looks at; None for all of them."""
 
-    wants_graphs: bool = False
-    """Whether recorded steps should keep the graph of their gradient."""
+    records: Literal["start", "evaluation", "graph"] = "evaluation"
+    """What it needs of a recorded step: where it started; the gradient and output there too; or their graph."""
 
     @abstractmethod
     def __call__(

@@ -26,6 +26,7 @@ class AbstractImplicit(Hypergradient):
     """
 
     horizon = 1
+    records = "start"
     damping: float
 
     @abstractmethod

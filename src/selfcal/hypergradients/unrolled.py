@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,9 +45,9 @@ class Unrolled(Hypergradient):
         return self.truncate
 
     @property
-    def wants_graphs(self) -> bool:  # type: ignore[override] # a read-only view of `recompute`
-        """Unless the steps are taken again."""
-        return not self.recompute
+    def records(self) -> Literal["start", "graph"]:  # type: ignore[override] # a read-only view of `recompute`
+        """Nothing but the start if the steps are taken again."""
+        return "start" if self.recompute else "graph"
 
     def __call__(
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
@@ -57,7 +58,10 @@ class Unrolled(Hypergradient):
         for step in reversed(trajectory.steps):
             graph = step.graph or _taken_again(problem, step, outer)
             with torch.no_grad():
-                adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(step, adjoint, state_adjoints)
+                evaluated = replace(step, evaluation=graph.evaluation)
+                adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
+                    evaluated, adjoint, state_adjoints
+                )
             through, direct = graph.pull_back(to_grad)
             adjoint, total = adjoint + through, plus(total, direct)
         return value, total
