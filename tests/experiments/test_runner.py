@@ -1,5 +1,10 @@
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +19,7 @@ def work(unit):
     name, seed = unit
     with open(os.environ["SELFCAL_MARKS"], "a") as marks:
         marks.write(f"{name}{seed}\n")
+    time.sleep(float(os.environ.get("SELFCAL_SLOW", "0")))
     if os.environ.get("SELFCAL_FAIL") == f"{name}{seed}":
         raise RuntimeError("pulled the plug")
     return [{"dataset": name, "seed": seed, "method": m, "value": len(name) + seed} for m in ("x", "y")]
@@ -77,3 +83,26 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_work(tmp_path, mark
     with pytest.raises(OutputError):
         run_units(work, UNITS, Results(tmp_path / "file" / "results.json", {}), jobs=1, title="Test")
     assert not marks.exists()
+
+
+def test_interruption_ends_at_once(tmp_path, marks, monkeypatch):
+    monkeypatch.setenv("SELFCAL_SLOW", "60")
+    script = (
+        "from pathlib import Path\n"
+        "from tests.experiments.test_runner import UNITS, work\n"
+        "from selfcal.experiments._runner import Results, run_units\n"
+        "if __name__ == '__main__':\n"
+        f"    run_units(work, UNITS, Results(Path({str(tmp_path)!r}) / 'r.json', {{}}), jobs=2, title='Test')\n"
+    )
+    (tmp_path / "run.py").write_text(script)
+    running = subprocess.Popen(
+        [sys.executable, tmp_path / "run.py"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not (marks.exists() and len(marks.read_text().split()) == 2) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(running.pid, signal.SIGINT)
+    assert running.wait(timeout=20) != 0

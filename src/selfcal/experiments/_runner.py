@@ -82,6 +82,8 @@ def run_units(
                         print(line, file=sys.stderr, flush=True)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for worker in multiprocessing.active_children():
+                    worker.terminate()  # an interrupted user does not want to wait for half-done units
                 raise
     place = {unit: i for i, unit in enumerate(units)}
     wanted = [row for row in rows if (row["dataset"], row["seed"]) in place]
