@@ -119,9 +119,14 @@ class BilevelStep:
         remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
         record = remaining <= self._horizon
         random = stream_states(self._theta.device) if record else None
+        if self._trajectory:  # the last recorded step keeps the state it led to
+            self._state = tuple(s.clone() for s in self._state)
+        before = self._theta
+        if record:  # copied before the passes, whose memory is then given back whole
+            self._theta = before.clone()
         graph = None
         if record and self._records == "graph":
-            graph = self.problem.gradient_graph(self._theta, self._outer, batch)
+            graph = self.problem.gradient_graph(before, self._outer, batch)
         evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
         self.count += 1
         value = float(evaluation.loss)
@@ -130,11 +135,6 @@ class BilevelStep:
                 f"The training loss became {value} at step {self.count} with {self.optimizer}. "
                 "Lower the learning rate, or look for extreme values in the features."
             )
-        if self._trajectory:  # the last recorded step keeps the state it led to
-            self._state = tuple(s.clone() for s in self._state)
-        before = self._theta
-        if random is not None:
-            self._theta = before.clone()
         with torch.no_grad():
             self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
         if random is not None:
