@@ -607,7 +607,7 @@ class TestBadInput:
             ({"random_state": -1}, "random_state must be .* Seed must be between 0"),
             ({"random_state": np.random.default_rng(0)}, "random_state must be .*RandomState"),
         ],
-        ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
+        ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
     )
     def test_settings(self, data, settings, message):
         with pytest.raises(ConfigError, match=message):
