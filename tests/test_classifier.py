@@ -303,7 +303,7 @@ class TestParts:
         assert not hasattr(model, "sample_weights_")
         assert not hasattr(classifier(), "sample_weights_")
         with pytest.raises(AttributeError, match="'standard' learns no sample weights"):
-            model.sample_weights_  # noqa: B018
+            model.sample_weights_  # noqa: B018 # reading it is the test
 
     def test_with_validation_data_every_row_is_trained_on(self, data):
         X, y = data
@@ -382,10 +382,10 @@ class TestTraining:
     def test_leaves_arrays_and_random_streams_alone(self, data, method):
         X, y = (array.copy() for array in data)
         weight = np.ones(len(X))
-        before = torch.get_rng_state(), pickle.dumps(np.random.get_state())  # noqa: NPY002
+        before = torch.get_rng_state(), pickle.dumps(np.random.get_state())  # noqa: NPY002 # the global stream is what must stay as it is
         classifier(method, network=_dropout_and_batch_norm).fit(X, y, weight).predict_proba(X)
         assert torch.equal(torch.get_rng_state(), before[0])
-        assert pickle.dumps(np.random.get_state()) == before[1]  # noqa: NPY002
+        assert pickle.dumps(np.random.get_state()) == before[1]  # noqa: NPY002 # the global stream is what must stay as it is
         np.testing.assert_array_equal(X, data[0])
         np.testing.assert_array_equal(y, data[1])
         np.testing.assert_array_equal(weight, 1)

@@ -71,3 +71,8 @@ def test_nothing_to_report(tmp_path):
 def test_methods_must_be_judged_on_the_same_rows(tmp_path):
     with pytest.raises(DataError, match="'b' has 300 rows"):
         report({"a": predictions(), "b": predictions(n=300)}, tmp_path / "r.html")
+
+
+def test_verdict_without_confident_rows_speaks_of_all_rows():
+    shy = Predictions.from_probabilities(np.arange(300) % 2, np.tile([0.55, 0.45], (300, 1)))
+    assert verdict("Net", shy).startswith("Net: over all rows (55 % on average), it is right 44-56 %")

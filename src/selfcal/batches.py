@@ -107,7 +107,7 @@ class LoaderBatches:
                 "Expected a DataLoader over a map-style data set with batching, so that each row has a place; "
                 "got an iterable data set or batch_size=None."
             )
-        self.n_rows = len(loader.dataset)  # type: ignore[arg-type]
+        self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # map-style sets have a length, which torch's types do not say
         self._loader: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
             batch_sampler=loader.batch_sampler,

@@ -112,7 +112,7 @@ def verdict(name: str, predictions: Predictions) -> str:
     sure = predictions.confidence >= 0.9
     where = "when it says 90 % or more"
     if not sure.any():
-        sure, where = slice(None), "over all rows"  # type: ignore[assignment]
+        sure, where = ~sure, "over all rows"
     right = predictions.correct[sure]
     claimed = float(predictions.confidence[sure].mean())
     bounds = metrics.wilson_interval(right.mean(), len(right))
