@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from selfcal._types import Batch, Output
     from selfcal.batches import TensorBatches
+    from selfcal.calibrated_model import CalibratedModel
     from selfcal.classifier import SelfCalibratedClassifier
     from selfcal.engine import BilevelStep, TrainingResult, train
     from selfcal.history import History
@@ -37,6 +38,7 @@ _HOME = {
     "Batch": "_types",
     "BilevelProblem": "problem",
     "BilevelStep": "engine",
+    "CalibratedModel": "calibrated_model",
     "History": "history",
     "Output": "_types",
     "Predictions": "predictions",
@@ -52,6 +54,7 @@ __all__ = [
     "Batch",
     "BilevelProblem",
     "BilevelStep",
+    "CalibratedModel",
     "History",
     "Output",
     "Predictions",

@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from selfcal import _checks, models, recipes
 from selfcal._checks import Float, Int
@@ -27,12 +26,9 @@ from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Recipe
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
-from selfcal.problem import evaluating
+from selfcal.problem import evaluating, forward_in_blocks
 
 FULL_BATCH_UP_TO = 1024
-BLOCK = 256
-"""Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
-and what is predicted for a row must not depend on the rows beside it."""
 FARTHEST = 1e18
 """How large a standardised value may be; beyond it, single precision could overflow inside the network."""
 
@@ -347,9 +343,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         return module
 
     def _logits(self, x: Tensor) -> Float:
-        blocks = [F.pad(rows, (0, 0, 0, BLOCK - len(rows))) for rows in x.split(BLOCK)]
-        with torch.no_grad(), evaluating(self.module_):
-            return torch.cat([self.module_(block) for block in blocks])[: len(x)].double().numpy()
+        return forward_in_blocks(self.module_, x).double().numpy()
 
 
 def _check_output(module: nn.Module, x: Tensor, n_classes: int) -> None:

@@ -33,3 +33,7 @@ class OutputError(SelfcalError, OSError):
 
 class DataTypeError(DataError, TypeError):
     """A value of a type that cannot be used, such as a dictionary in a column of numbers."""
+
+
+class CalibrationWarning(UserWarning):
+    """A calibrator was fitted, but not as one would wish: at a bound, or not at all."""

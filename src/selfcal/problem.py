@@ -14,6 +14,10 @@ from selfcal._types import Batch, OuterParams, Output
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Evaluation, Problem, Recipe
 
+BLOCK = 256
+"""Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
+and what is predicted for a row must not depend on the rows beside it."""
+
 
 class BilevelProblem(Problem):
     """The inner and the outer loss of a recipe for one `nn.Module`.
@@ -117,6 +121,15 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
+
+
+def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
+    """What the network returns for these rows in the mode it predicts in, whatever rows stand beside them."""
+    blocks = [
+        torch.cat([rows, rows.new_zeros(BLOCK - len(rows), *rows.shape[1:])]) for rows in x.split(BLOCK)
+    ]
+    with torch.no_grad(), evaluating(module):
+        return torch.cat([module(block) for block in blocks])[: len(x)]
 
 
 def _as_output(logits: object) -> Output:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from selfcal import calibrators
 from selfcal._checks import one_of
-from selfcal.calibrators import IsotonicConfidence
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Hypergradient, Recipe
+from selfcal.interfaces import Calibrator, Hypergradient, Recipe
 from selfcal.losses import cross_entropy
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import NormalizedSGD
 from selfcal.outer import SampleWeights
 
-__all__ = ["Recipe", "bo4sc", "isoreg", "named", "standard"]
+__all__ = ["Recipe", "bo4sc", "isoreg", "named", "names", "post_hoc", "standard"]
 
 
 def standard() -> Recipe:
@@ -21,10 +21,20 @@ def standard() -> Recipe:
     return Recipe(name="standard", loss=cross_entropy)
 
 
+def post_hoc(calibrator: Calibrator, name: str | None = None) -> Recipe:
+    """Plain training, then a calibrator fitted on rows kept back from it.
+
+    Example:
+        >>> post_hoc(calibrators.TemperatureScaling()).name
+        'TemperatureScaling'
+    """
+    return Recipe(name=name or type(calibrator).__name__, loss=cross_entropy, calibrator=calibrator)
+
+
 def isoreg(*, floor: str = "none") -> Recipe:
     """Plain training, then isotonic regression of being right on the confidence."""
     one_of("floor", floor, ("none", "chance"))
-    return Recipe(name="isoreg", loss=cross_entropy, calibrator=IsotonicConfidence(floor=floor))
+    return post_hoc(calibrators.IsotonicConfidence(floor=floor), "isoreg")
 
 
 def bo4sc(
@@ -68,6 +78,19 @@ def bo4sc(
 
 
 _NAMED: dict[str, Callable[[], Recipe]] = {"standard": standard, "isoreg": isoreg, "bo4sc": bo4sc}
+_POST_HOC: dict[str, Callable[[], Calibrator]] = {
+    "temperature": calibrators.TemperatureScaling,
+}
+
+
+def names() -> list[str]:
+    """The names of all methods.
+
+    Example:
+        >>> names()[:3]
+        ['standard', 'isoreg', 'bo4sc']
+    """
+    return [*_NAMED, *_POST_HOC]
 
 
 def named(name: str) -> Recipe:
@@ -77,4 +100,5 @@ def named(name: str) -> Recipe:
         >>> named("bo4sc").inner_steps
         10
     """
-    return _NAMED[one_of("method", name, _NAMED)]()
+    one_of("method", name, names())
+    return post_hoc(_POST_HOC[name](), name) if name in _POST_HOC else _NAMED[name]()

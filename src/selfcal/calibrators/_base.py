@@ -1,0 +1,137 @@
+"""What the calibrators share: checked input, positive rows that sum to one, and the way back to the identity."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from selfcal import _checks, metrics
+from selfcal._checks import Float, Int
+from selfcal.errors import CalibrationWarning, DataError
+from selfcal.interfaces import Calibrator
+
+SMALLEST = float(np.finfo(np.float64).tiny)
+"""No calibrator says less than this: what has probability zero can never be learned to have happened."""
+
+
+class LogitCalibrator(BaseEstimator, Calibrator):
+    """A calibrator that is a map of the logits; members write `_fit` and `_map`, and check what they are given.
+
+    Where the fitted map has a higher log loss on its own data than the softmax it was to improve on, the
+    softmax is used instead, with a warning.
+
+    Attributes:
+        n_classes_: Number of columns seen in fit.
+        is_identity_: Whether the fit was rolled back.
+    """
+
+    keeps_choice: ClassVar[bool] = False
+    """Whether the class with the largest logit is always the class with the largest probability."""
+
+    never_worse: ClassVar[bool] = False
+    """Whether the way it is fitted cannot end above the log loss of the softmax; then nothing is checked."""
+
+    n_classes_: int
+    is_identity_: bool
+
+    def fit(
+        self,
+        logits: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        classes: ArrayLike | None = None,
+    ) -> Self:
+        """Fit on logits the network gave for rows it was not trained on.
+
+        Args:
+            logits: One row per sample and one column per class.
+            y: Labels, codes 0..k-1 or names from `classes`.
+            sample_weight: One non-negative weight per row; a row of weight 2 counts as two rows.
+            classes: The label of each column, if labels are not codes.
+        """
+        self._check_settings()
+        z, codes, weight = checked_rows(logits, y, sample_weight, classes)
+        self.n_classes_ = z.shape[1]
+        self.is_identity_ = False
+        self._fit(z, codes, weight)
+        if not self.never_worse:
+            self._roll_back_if_worse(z, codes, weight)
+        return self
+
+    def predict(self, logits: ArrayLike) -> Int:
+        """The code of the most probable class."""
+        if self.keeps_choice:
+            return self._checked(logits).argmax(axis=1)
+        return self.predict_proba(logits).argmax(axis=1)
+
+    def predict_proba(self, logits: ArrayLike) -> Float:
+        """Calibrated probabilities: positive, each row with sum one."""
+        z = self._checked(logits)
+        return softmax(z) if self.is_identity_ else as_rows(self._map(z))
+
+    def confidence(self, logits: ArrayLike) -> Float:
+        """The probability of the most probable class."""
+        return self.predict_proba(logits).max(axis=1)
+
+    @abstractmethod
+    def _fit(self, z: Float, codes: Int, weight: Float) -> None:
+        """Learn from rows of positive weight."""
+
+    @abstractmethod
+    def _map(self, z: Float) -> Float:
+        """Probabilities, or anything not negative and proportional to them."""
+
+    def _check_settings(self) -> None:
+        """Members with settings check them here."""
+
+    def _checked(self, logits: ArrayLike) -> Float:
+        check_is_fitted(self, "n_classes_")
+        z = _checks.logits(logits)
+        if z.shape[1] != self.n_classes_:
+            raise DataError(f"logits must have {self.n_classes_} columns as in fit; got {z.shape[1]}.")
+        return z
+
+    def _roll_back_if_worse(self, z: Float, codes: Int, weight: Float) -> None:
+        before, after = (
+            metrics.log_loss(codes, probs, sample_weight=weight) for probs in (softmax(z), as_rows(self._map(z)))
+        )
+        self.is_identity_ = not after <= before + 1e-9
+        if self.is_identity_:
+            warnings.warn(
+                f"{type(self).__name__} raises the log loss on the data it was fitted to from {before:.6g} to "
+                f"{after:.6g}; the uncalibrated softmax is kept. Fit it on more rows, or use TemperatureScaling.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+
+
+def checked_rows(
+    logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
+) -> tuple[Float, Int, Float]:
+    """Logits, label codes and weights of the rows that count."""
+    z = _checks.logits(logits)
+    codes = _checks.label_codes(y, z.shape[1], classes, name="y")
+    _checks.same_length(logits=z, y=codes)
+    weight = _checks.sample_weights(sample_weight, len(z))
+    if weight is None:
+        return z, codes, np.ones(len(z))
+    counts = weight > 0
+    return (z, codes, weight) if counts.all() else (z[counts], codes[counts], weight[counts])
+
+
+def softmax(z: Float) -> Float:
+    """Probabilities of logits of any size, none of them zero."""
+    return as_rows(np.exp(z - z.max(axis=1, keepdims=True)))
+
+
+def as_rows(values: Float) -> Float:
+    """Rows scaled to sum one and kept above zero."""
+    probs = values / values.sum(axis=1, keepdims=True)
+    return np.maximum(probs, SMALLEST, out=probs)
