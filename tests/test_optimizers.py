@@ -46,6 +46,21 @@ def test_equals_torch_step_for_step(name):
         torch.testing.assert_close(ours, theirs.detach(), rtol=1e-12, atol=1e-14)
 
 
+def central_differences(function, arguments, way=1e-5):
+    """The gradient of a scalar function in each of its arguments."""
+    gradients = []
+    for place, argument in enumerate(arguments):
+        gradient = torch.empty_like(argument)
+        for i in range(len(argument)):
+            there, back = argument.clone(), argument.clone()
+            there[i] += way
+            back[i] -= way
+            ends = [function(*arguments[:place], moved, *arguments[place + 1 :]) for moved in (there, back)]
+            gradient[i] = (ends[0] - ends[1]) / (2 * way)
+        gradients.append(gradient)
+    return tuple(gradients)
+
+
 @pytest.mark.parametrize("last", [True, False], ids=["last step", "earlier step"])
 @pytest.mark.parametrize("rule", [*(case[0] for case in NAMESAKES.values()), NormalizedSGD(lr=0.1)])
 def test_pull_back_is_the_reverse_of_update(rule, last):
@@ -53,16 +68,18 @@ def test_pull_back_is_the_reverse_of_update(rule, last):
     theta, grad, adjoint = torch.randn(3, 5, dtype=torch.float64, generator=generator)
     state = tuple(torch.rand(5, dtype=torch.float64, generator=generator) for _ in rule.init(theta))
     state_adjoints = tuple(torch.randn(5, dtype=torch.float64, generator=generator) for _ in state)
-    leaves = tuple(t.clone().requires_grad_() for t in (theta, grad, *state))
-    new_theta, new_state = rule.update(*leaves[:2], leaves[2:], 3)  # clones, so that autograd can follow
-    ends = (new_theta,) if last else (new_theta, *new_state)
-    expected = torch.autograd.grad(
-        ends, leaves, (adjoint, *state_adjoints)[: len(ends)], allow_unused=True, materialize_grads=True
-    )
+
+    def value(theta, grad, *state):
+        new_theta, new_state = rule.update(theta, grad, state, 3)
+        ends = (new_theta,) if last else (new_theta, *new_state)
+        adjoints = (adjoint, *state_adjoints)
+        return sum(float(end @ to_end) for end, to_end in zip(ends, adjoints, strict=False))
+
+    expected = central_differences(value, (theta, grad, *state))
     _, state_after = rule.update(theta, grad, state, 3)
     step = InnerStep(theta, state_after, 3, None, (), Evaluation(None, grad, None))
     to_theta, to_grad, to_state = rule.pull_back(step, adjoint, None if last else state_adjoints)
-    torch.testing.assert_close((to_theta, to_grad, *to_state), expected, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close((to_theta, to_grad, *to_state), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_a_unit_that_never_fired_does_not_poison_the_adjoint():

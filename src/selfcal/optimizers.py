@@ -148,15 +148,23 @@ class Adam(OptimizerRule):
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """m = β₁ m + (1-β₁) g;  v = β₂ v + (1-β₂) g²;  θ = θ - lr m̂ / (√v̂ + ε)."""
-        beta1, beta2 = self.betas
-        if self.weight_decay and self.decoupled:
-            theta.mul_(1 - self.lr * self.weight_decay)
-        elif self.weight_decay:
-            grad = grad.add(theta, alpha=self.weight_decay)
-        mean = state[0].lerp_(grad, 1 - beta1)
-        square = state[1].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        scale = (square.sqrt() / math.sqrt(1 - beta2**count)).add_(self.eps)
-        theta.addcdiv_(mean, scale, value=-self.lr / (1 - beta1**count))
+        kernel = torch._fused_adamw_ if self.decoupled else torch._fused_adam_  # one pass over memory, not ten
+        mean, square = state
+        kernel(
+            [theta],
+            [grad],
+            [mean],
+            [square],
+            [],
+            [torch.tensor(float(count), device=theta.device)],
+            lr=self.lr,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            weight_decay=self.weight_decay,
+            eps=self.eps,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
