@@ -2,12 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+PARITY := .venv/.parity
 export MPLBACKEND := Agg
 
-.PHONY: help install demo test lint bench docs clean
+.PHONY: help install demo test test-parity lint bench docs clean
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 install: $(READY) ## create .venv with the pinned versions
 
@@ -28,9 +29,17 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-bench: $(READY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
+$(PARITY): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
+	@touch $@
+
+test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
+	$(BIN)/python -m pytest tests/parity/heavy
+
+bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient_quality --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

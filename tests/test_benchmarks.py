@@ -1,8 +1,10 @@
 """The benchmarks run, at a size where the numbers mean nothing."""
 
+import math
+
 import pytest
 import torch
-from benchmarks import _timing, hypergradient
+from benchmarks import _metric_cases, _timing, hypergradient, metrics
 from docs import refresh
 
 
@@ -33,6 +35,41 @@ def test_every_case_of_the_hypergradient_benchmark_runs(monkeypatch):
 
 def test_memory_is_measured_above_what_stood_before():
     assert hypergradient.own_peak(hypergradient.PLAIN, 64, 1) < 100
+
+
+@pytest.mark.filterwarnings("ignore:independent is deprecated:DeprecationWarning")  # netcal of pyro
+@pytest.mark.parametrize("title", metrics.TASKS)
+def test_every_case_of_the_metrics_benchmark_runs(title, monkeypatch):
+    monkeypatch.setattr(metrics, "peak_in_own_process", lambda *case: 1.0)
+    task = metrics.TASKS[title]
+    rows, bars = metrics.measure([title], repeats=1, scale=0)
+    assert {row["case"] for row in rows} == {case for case in task.cases if _metric_cases.is_installed(case)}
+    assert all(math.isfinite(row["seconds"]) for row in rows)
+    assert metrics.markdown(rows, bars).count(f"| {title} |") == len(rows) + len(task.bars)
+
+
+@pytest.mark.filterwarnings("ignore:independent is deprecated:DeprecationWarning")  # netcal of pyro
+@pytest.mark.parametrize("title", metrics.TASKS)
+def test_the_cases_of_a_task_compute_the_same(title):
+    task = metrics.TASKS[title]
+    data = task.at(0)
+    values = {case: build(data)() for case, build in task.cases.items() if _metric_cases.is_installed(case)}
+    assert values == pytest.approx(dict.fromkeys(values, values[_metric_cases.OURS]), rel=1e-3, abs=1e-3)
+
+
+def test_a_bar_is_met_missed_or_not_measured(monkeypatch):
+    monkeypatch.setattr(metrics, "best_seconds", lambda cases, repeats: dict.fromkeys(cases, 1.0))
+    monkeypatch.setattr(metrics, "peak_in_own_process", lambda *case: 50.0)
+    monkeypatch.setattr(_metric_cases, "is_installed", lambda case: case != "relplot")
+    _, bars = metrics.measure([t for t in metrics.TASKS if "ECE" in t], repeats=1, scale=0)
+    verdicts = {(bar["task"].partition(",")[0], bar["unit"]): bar["verdict"] for bar in bars}
+    assert verdicts == {
+        ("top-label ECE", "x"): "missed",
+        ("top-label ECE", "MB"): "met",
+        ("classwise ECE", "x"): "met",
+        ("smECE", "x"): "not measured",
+        ("SECE", "s"): "met",
+    }
 
 
 def test_docs_are_refreshed_between_their_markers(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from selfcal._checks import Float, Int
 
 Closed = Literal["right", "left"]
 Strategy = Literal["uniform", "quantile"]
+Norm = Literal["l1", "l2", "max"]
 
 BLOCK_ELEMENTS = 1 << 17
 """Numbers handled at once: half a megabyte of float32, so that a block stays in the processor's cache."""
@@ -147,6 +148,13 @@ def bin_index(confidence: NDArray[np.floating], edges: Float, closed: Closed = "
     return np.searchsorted(edges[1:-1], c, side="left" if closed == "right" else "right")
 
 
+def check_binning(n_bins: int, strategy: str, closed: str) -> None:
+    """Raise ConfigError for settings of the bins that do not exist."""
+    _checks.positive_int("n_bins", n_bins)
+    _checks.one_of("strategy", strategy, ("uniform", "quantile"))
+    _checks.one_of("closed", closed, ("right", "left"))
+
+
 def bin_chunks(
     chunks: Iterable[Chunk], *, n_bins: int = 15, strategy: Strategy = "uniform", closed: Closed = "right"
 ) -> Bins:
@@ -161,17 +169,20 @@ def bin_chunks(
     Returns:
         The sums and means per bin.
     """
-    _checks.positive_int("n_bins", n_bins)
-    _checks.one_of("strategy", strategy, ("uniform", "quantile"))
-    _checks.one_of("closed", closed, ("right", "left"))
+    check_binning(n_bins, strategy, closed)
     edges = uniform_edges(n_bins)
     if strategy == "quantile":
-        kept = _joined(chunks)
+        kept = joined(chunks)
         edges = quantile_edges(kept.confidence, n_bins, sample_weight=kept.weight, closed=closed)
         chunks = [kept]
     sums = np.zeros((5, len(edges) - 1))
     for chunk in chunks:
-        sums += _sums(chunk, edges, closed)
+        sums += chunk_sums(chunk, edges, closed)
+    return bins_from_sums(sums, edges, closed)
+
+
+def bins_from_sums(sums: Float, edges: Float, closed: Closed) -> Bins:
+    """Return the means per bin of what `chunk_sums` of all rows add up to."""
     weight, count, squared, confidence, accuracy = sums
     filled = weight > 0
     middle = (edges[1:] + edges[:-1]) / 2
@@ -187,13 +198,23 @@ def bin_chunks(
     )
 
 
+def gap_norm(share: Float, gap: Float, norm: Norm) -> Float:
+    """Return the size of the gaps of (rows of) bins: weighted mean, root mean square, or largest."""
+    _checks.one_of("norm", norm, ("l1", "l2", "max"))
+    distance = np.abs(gap)
+    if norm == "max":
+        return np.asarray(distance.max(axis=-1))
+    total = np.sum(share * (distance if norm == "l1" else distance**2), axis=-1)
+    return np.asarray(total if norm == "l1" else np.sqrt(total))
+
+
 def array_chunks(correct: Float, confidence: Float, sample_weight: Float | None = None) -> Iterator[Chunk]:
     """Yield whole arrays as chunks that fit the processor's cache."""
     for rows in row_blocks(len(confidence)):
         yield Chunk(confidence[rows], correct[rows], None if sample_weight is None else sample_weight[rows])
 
 
-def _sums(chunk: Chunk, edges: Float, closed: Closed) -> Float:
+def chunk_sums(chunk: Chunk, edges: Float, closed: Closed) -> Float:
     """Weight, count, squared weight, weighted confidence and weighted correctness of each bin."""
     n_bins = len(edges) - 1
     index = bin_index(chunk.confidence, edges, closed)
@@ -212,7 +233,8 @@ def _sums(chunk: Chunk, edges: Float, closed: Closed) -> Float:
     )
 
 
-def _joined(chunks: Iterable[Chunk]) -> Chunk:
+def joined(chunks: Iterable[Chunk]) -> Chunk:
+    """Return all chunks as one."""
     confidence, correct, weight = zip(*chunks, strict=True)
     return Chunk(
         np.concatenate(confidence),

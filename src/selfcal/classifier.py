@@ -57,8 +57,8 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
     calibrator (if the method has one), and for early stopping.
 
     Args:
-        method: The name of a recipe (``"bo4sc"``, ``"standard"``, ``"isoreg"``) or a `Recipe`, for instance
-            ``recipes.bo4sc(outer_lr=0.05)``.
+        method: The name of a recipe, one of `recipes.names()` such as ``"bo4sc"``, ``"standard"`` or
+            ``"temperature"``, or a `Recipe`, for instance ``recipes.bo4sc(outer_lr=0.05)``.
         network: A function ``(n_features, n_classes) -> nn.Module`` that returns logits; by default an MLP.
         hidden: Widths of the hidden layers of the default network.
         learning_rate: Step size of the inner optimiser, Adam.

@@ -80,6 +80,19 @@ def bo4sc(
 _NAMED: dict[str, Callable[[], Recipe]] = {"standard": standard, "isoreg": isoreg, "bo4sc": bo4sc}
 _POST_HOC: dict[str, Callable[[], Calibrator]] = {
     "temperature": calibrators.TemperatureScaling,
+    "ensemble_temperature": calibrators.EnsembleTemperatureScaling,
+    "attended_temperature": calibrators.AttendedTemperatureScaling,
+    "vector": calibrators.VectorScaling,
+    "matrix": calibrators.MatrixScaling,
+    "dirichlet": calibrators.DirichletCalibration,
+    "platt": calibrators.PlattScaling,
+    "beta": calibrators.BetaCalibration,
+    "isotonic": calibrators.IsotonicCalibration,
+    "histogram": calibrators.HistogramBinning,
+    "bbq": calibrators.BBQ,
+    "scaling_binning": calibrators.ScalingBinning,
+    "polynomial": calibrators.PolynomialCalibration,
+    "field_aware": calibrators.FieldAwareCalibration,
 }
 
 

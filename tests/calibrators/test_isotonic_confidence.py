@@ -56,9 +56,9 @@ def test_probabilities_are_probabilities(seed, n_classes, floor):
     calibrator = IsotonicConfidence(floor).fit(logits, y)
     probs = calibrator.predict_proba(logits * 7)
     np.testing.assert_allclose(probs.sum(axis=1), 1)
-    assert probs.min() >= 0
+    assert probs.min() > 0
     chosen = probs[np.arange(len(probs)), calibrator.predict(logits * 7)]
-    np.testing.assert_allclose(chosen, calibrator.confidence(logits * 7))
+    np.testing.assert_allclose(chosen, calibrator.confidence(logits * 7), atol=1e-300)
 
 
 def test_other_classes_keep_their_ratios():

@@ -23,3 +23,15 @@ def weights_for(n, seed=0):
     weights = np.random.default_rng(seed).integers(0, 4, n).astype(float)
     weights[0] = 2.0
     return weights
+
+
+def binnings():
+    """Every way to bin and to measure a gap."""
+    return st.fixed_dictionaries(
+        {
+            "n_bins": st.integers(1, 20),
+            "strategy": st.sampled_from(["uniform", "quantile"]),
+            "norm": st.sampled_from(["l1", "l2", "max"]),
+            "closed": st.sampled_from(["right", "left"]),
+        }
+    )

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import (
     NoiseFloor,
+    adaptive_calibration_error,
     confidence_calibration_error,
     ece_noise_floor,
     expected_calibration_error,
+    maximum_calibration_error,
     posterior_calibration_error,
     reliability_curve,
 )
@@ -71,6 +73,28 @@ def test_norms_by_hand():
         confidence_calibration_error(correct, confidence, n_bins=2, norm=norm) for norm in ("l1", "l2", "max")
     ]
     assert values == pytest.approx([0.5, math.sqrt((0.75**2 + 0.25**2) / 2), 0.75])
+
+
+@given(predictions(), st.integers(1, 20), strategies, norms, sides)
+def test_maximum_and_adaptive_errors_are_the_expected_one_with_a_norm_or_strategy(
+    data, n_bins, strategy, norm, closed
+):
+    y, p = data
+    options = {"n_bins": n_bins, "closed": closed, "sample_weight": weights_for(len(y))}
+    assert maximum_calibration_error(y, p, strategy=strategy, **options) == expected_calibration_error(
+        y, p, strategy=strategy, norm="max", **options
+    )
+    assert adaptive_calibration_error(y, p, norm=norm, **options) == expected_calibration_error(
+        y, p, strategy="quantile", norm=norm, **options
+    )
+
+
+def test_adaptive_bins_hold_the_same_number_of_rows():
+    """Sorted confidences .6 .7 | .8 .9: gaps of |.5 - .65| and |1 - .85|; uniform bins keep all four apart."""
+    y, p = [0, 1, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
+    assert adaptive_calibration_error(y, p, n_bins=2) == pytest.approx(0.15)
+    assert expected_calibration_error(y, p) == pytest.approx((0.1 + 0.2 + 0.6 + 0.3) / 4)
+    assert maximum_calibration_error(y, p) == pytest.approx(0.6)
 
 
 def test_perfect_and_worst_predictors():

@@ -1,5 +1,35 @@
 """Post-hoc calibrators: scikit-learn style objects that map logits to calibrated probabilities."""
 
+from selfcal.calibrators.attended_temperature import AttendedTemperatureScaling
+from selfcal.calibrators.bbq import BBQ
+from selfcal.calibrators.beta import BetaCalibration
+from selfcal.calibrators.dirichlet import DirichletCalibration
+from selfcal.calibrators.ensemble_temperature import EnsembleTemperatureScaling
+from selfcal.calibrators.field_aware import FieldAwareCalibration
+from selfcal.calibrators.histogram import HistogramBinning
+from selfcal.calibrators.isotonic import IsotonicCalibration
 from selfcal.calibrators.isotonic_confidence import IsotonicConfidence
+from selfcal.calibrators.matrix import MatrixScaling
+from selfcal.calibrators.platt import PlattScaling
+from selfcal.calibrators.polynomial import PolynomialCalibration
+from selfcal.calibrators.scaling_binning import ScalingBinning
+from selfcal.calibrators.temperature import TemperatureScaling
+from selfcal.calibrators.vector import VectorScaling
 
-__all__ = ["IsotonicConfidence"]
+__all__ = [
+    "BBQ",
+    "AttendedTemperatureScaling",
+    "BetaCalibration",
+    "DirichletCalibration",
+    "EnsembleTemperatureScaling",
+    "FieldAwareCalibration",
+    "HistogramBinning",
+    "IsotonicCalibration",
+    "IsotonicConfidence",
+    "MatrixScaling",
+    "PlattScaling",
+    "PolynomialCalibration",
+    "ScalingBinning",
+    "TemperatureScaling",
+    "VectorScaling",
+]

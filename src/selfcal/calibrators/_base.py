@@ -100,7 +100,8 @@ class LogitCalibrator(BaseEstimator, Calibrator):
 
     def _roll_back_if_worse(self, z: Float, codes: Int, weight: Float) -> None:
         before, after = (
-            metrics.log_loss(codes, probs, sample_weight=weight) for probs in (softmax(z), as_rows(self._map(z)))
+            metrics.log_loss(codes, probs, sample_weight=weight)
+            for probs in (softmax(z), as_rows(self._map(z)))
         )
         self.is_identity_ = not after <= before + 1e-9
         if self.is_identity_:

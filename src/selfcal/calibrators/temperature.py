@@ -62,7 +62,7 @@ class TemperatureScaling(LogitCalibrator):
         return softmax((z - z.max(axis=1, keepdims=True)) / self.temperature_)
 
 
-def best_log_beta(z: Float, codes: Int, weight: Float, log_beta: float) -> float:
+def best_log_beta(z: Float, codes: Int, weight: Float, log_beta: float = 0.0) -> float:
     """The log beta where the slope of the loss is zero, or the bound beyond which it lies."""
     top = z.max(axis=1)
     true = z[np.arange(len(z)), codes] - top

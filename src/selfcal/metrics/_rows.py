@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selfcal import _checks
-from selfcal._binning import Chunk, row_blocks
+from selfcal._binning import Chunk, joined, row_blocks
 from selfcal._checks import Float
 
 
@@ -37,6 +37,10 @@ class Block(NamedTuple):
             correct = self.columns.argmax(axis=0) == self.codes
         return Chunk(self.top, correct, self.weight)
 
+    def of_class(self, code: int) -> Chunk:
+        """Probability of one class in each row, and whether it is the true one."""
+        return Chunk(self.columns[code], self.codes == code, self.weight)
+
 
 def blocks(
     y_true: ArrayLike,
@@ -56,6 +60,29 @@ def blocks(
         yield Block(columns, top, codes[rows], None if weight is None else weight[rows])
 
 
+def top_labels(
+    y_true: ArrayLike, probs: ArrayLike, classes: ArrayLike | None, sample_weight: ArrayLike | None
+) -> Iterator[Chunk]:
+    """Check the input of a metric and yield the confidence of each row and whether it was right."""
+    return (block.top_label() for block in blocks(y_true, probs, classes, sample_weight))
+
+
+def each_class(rows: Iterable[Block]) -> Iterator[Chunk]:
+    """Yield the whole column of each class in turn; keeps every row."""
+    kept = list(rows)
+    for code in range(len(kept[0].columns)):
+        yield joined(block.of_class(code) for block in kept)
+
+
+def shares(chunk: Chunk) -> tuple[Float, Float, Float]:
+    """Return confidence, correctness and share of the weight, in float64, of the rows that have weight."""
+    c, a, w = chunk.confidence.astype(np.float64), chunk.correct.astype(np.float64), chunk.weight
+    if w is None:
+        return c, a, np.full(len(c), 1 / len(c))
+    some = w > 0
+    return c[some], a[some], w[some] / w.sum()
+
+
 def mean_over_rows(
     per_row: Callable[[Block], NDArray[Any]],
     y_true: ArrayLike,
@@ -70,6 +97,34 @@ def mean_over_rows(
         total += float(values.sum() if block.weight is None else block.weight @ values)
         weight += float(len(values) if block.weight is None else block.weight.sum())
     return total / weight
+
+
+def values_per_row(
+    per_row: Callable[[Block], NDArray[Any]], y_true: ArrayLike, probs: ArrayLike, classes: ArrayLike | None
+) -> Float:
+    """Return a value that each row has, for all rows."""
+    values = [per_row(block) for block in blocks(y_true, probs, classes)]
+    return np.concatenate(values).astype(np.float64, copy=False)
+
+
+def claims(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    of_class: Any = None,
+) -> Chunk:
+    """Return the confidence of each row in its top label (or in one class), and whether that came true."""
+
+    def claim(block: Block) -> Chunk:
+        if of_class is None:
+            return block.top_label()
+        code = _checks.label_codes([of_class], len(block.columns), classes, name="of_class")[0]
+        return block.of_class(int(code))
+
+    every = joined(claim(block) for block in blocks(y_true, probs, classes, sample_weight))
+    return Chunk(every.confidence.astype(np.float64), every.correct.astype(np.float64), every.weight)
 
 
 def _columns(p: NDArray[Any], rows: slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from selfcal import _checks
-from selfcal._binning import Bins, Closed, Strategy, array_chunks, bin_chunks, bin_index
-from selfcal._checks import Float
+from selfcal._binning import (
+    Bins,
+    Closed,
+    Norm,
+    Strategy,
+    array_chunks,
+    bin_chunks,
+    bin_index,
+    gap_norm,
+)
 from selfcal.errors import DataError
-from selfcal.metrics._rows import blocks
-
-Norm = Literal["l1", "l2", "max"]
+from selfcal.metrics._norms import check_norm, error_of_bins
+from selfcal.metrics._rows import top_labels
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,11 @@ def confidence_calibration_error(
     Reference: Naeini, Cooper, Hauskrecht, Obtaining Well Calibrated Probabilities Using Bayesian Binning,
     AAAI 2015.
     """
-    _known_norm(norm)
+    check_norm(norm)
     curve = reliability_curve(
         correct, confidence, n_bins=n_bins, strategy=strategy, closed=closed, sample_weight=sample_weight
     )
-    return _error(curve.share, curve.gap, norm)
+    return error_of_bins(curve, norm)
 
 
 def expected_calibration_error(
@@ -113,12 +119,17 @@ def expected_calibration_error(
     strategy: Strategy = "uniform",
     norm: Norm = "l1",
     closed: Closed = "right",
+    debias: bool = False,
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Top-label calibration error: confidence max(p) against being right with the first argmax.
 
-    `sum_b s_b |acc_b - conf_b|` for norm "l1"; see `confidence_calibration_error` for the others.
+    `sum_b s_b |acc_b - conf_b|` for norm "l1"; see `confidence_calibration_error` for the others. Noise makes
+    every gap larger: a perfectly calibrated model does not score 0. With `debias` the expected part of it is
+    taken off: for "l2" each squared gap loses `acc_b (1 - acc_b) / (n_b - 1)`, n_b the effective count; for
+    "l1" the error loses the surplus of its mean when each acc_b is redrawn from its normal approximation, which
+    leaves 59 % of the noise of a calibrated bin. What is left counts as 0 if it is negative.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -127,6 +138,7 @@ def expected_calibration_error(
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1" for the ECE, "l2" for its root mean square form, "max" for the worst bin.
         closed: "right" for bins (a, b], "left" for [a, b).
+        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -136,12 +148,98 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 6)
     0.3
 
-    Reference: Guo, Pleiss, Sun, Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
+    References: Guo, Pleiss, Sun, Weinberger, On Calibration of Modern Neural Networks, ICML 2017; debiased:
+    Kumar, Liang, Ma, Verified Uncertainty Calibration, NeurIPS 2019.
     """
-    _known_norm(norm)
-    rows = blocks(y_true, probs, classes, sample_weight)
-    curve = bin_chunks((block.top_label() for block in rows), n_bins=n_bins, strategy=strategy, closed=closed)
-    return _error(curve.share, curve.gap, norm)
+    check_norm(norm, debias)
+    chunks = top_labels(y_true, probs, classes, sample_weight)
+    curve = bin_chunks(chunks, n_bins=n_bins, strategy=strategy, closed=closed)
+    return error_of_bins(curve, norm, debias=debias)
+
+
+def maximum_calibration_error(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    n_bins: int = 15,
+    strategy: Strategy = "uniform",
+    closed: Closed = "right",
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Largest gap between the confidence max(p) and the accuracy over bins that are not empty.
+
+    `max_b |acc_b - conf_b|`; one row alone in its bin can decide it, so look at the counts of
+    `reliability_curve` as well, or choose bins of equal weight.
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        n_bins: Number of bins (at most, for "quantile").
+        strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
+        closed: "right" for bins (a, b], "left" for [a, b).
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        The calibration error of the worst bin, in [0, 1].
+
+    >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 6)
+    0.6
+
+    Reference: Naeini, Cooper, Hauskrecht, Obtaining Well Calibrated Probabilities Using Bayesian Binning,
+    AAAI 2015.
+    """
+    chunks = top_labels(y_true, probs, classes, sample_weight)
+    return error_of_bins(bin_chunks(chunks, n_bins=n_bins, strategy=strategy, closed=closed), "max")
+
+
+def adaptive_calibration_error(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    n_bins: int = 15,
+    norm: Norm = "l1",
+    closed: Closed = "right",
+    debias: bool = False,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Top-label calibration error over bins of equal weight, which follow the confidences.
+
+    `expected_calibration_error` with `strategy="quantile"`. For the adaptive error of Nixon et al., which
+    averages over all classes, use `classwise_calibration_error` with that strategy.
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        n_bins: Number of bins at most; equal confidences always share one.
+        norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
+        closed: "right" for bins (a, b], "left" for [a, b).
+        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        The calibration error, in [0, 1].
+
+    >>> probs = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]]
+    >>> round(adaptive_calibration_error([0, 1, 1, 0], probs, n_bins=2), 6)
+    0.15
+
+    Reference: Mukhoti et al., Calibrating Deep Neural Networks using Focal Loss, NeurIPS 2020.
+    """
+    return expected_calibration_error(
+        y_true,
+        probs,
+        n_bins=n_bins,
+        strategy="quantile",
+        norm=norm,
+        closed=closed,
+        debias=debias,
+        classes=classes,
+        sample_weight=sample_weight,
+    )
 
 
 def posterior_calibration_error(
@@ -225,7 +323,7 @@ def ece_noise_floor(
 
     Reference: Vaicenavicius et al., Evaluating Model Calibration in Classification, AISTATS 2019.
     """
-    _known_norm(norm)
+    check_norm(norm)
     _checks.positive_int("n_resamples", n_resamples)
     c = _checks.unit_interval(confidence)
     w = _checks.sample_weights(sample_weight, len(c))
@@ -239,19 +337,6 @@ def ece_noise_floor(
         surplus = np.bincount(
             index, weights=(right - c) if w is None else w * (right - c), minlength=len(divisor)
         )
-        errors[resample] = _error(curve.share, surplus / divisor, norm)
+        errors[resample] = float(gap_norm(curve.share, surplus / divisor, norm))
     low, high = np.quantile(errors, [0.05, 0.95])
     return NoiseFloor(mean=float(errors.mean()), low=float(low), high=float(high))
-
-
-def _known_norm(norm: str) -> None:
-    _checks.one_of("norm", norm, ("l1", "l2", "max"))
-
-
-def _error(share: Float, gap: Float, norm: Norm) -> float:
-    distance = np.abs(gap)
-    if norm == "l1":
-        return float(share @ distance)
-    if norm == "l2":
-        return float(np.sqrt(share @ distance**2))
-    return float(distance.max())

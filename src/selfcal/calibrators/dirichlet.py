@@ -1,0 +1,40 @@
+"""Dirichlet calibration: a linear map of the log probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selfcal._checks import Float
+from selfcal.calibrators.matrix import RegularisedMatrix
+
+
+class DirichletCalibration(RegularisedMatrix):
+    """Map the log probabilities by a matrix and a bias, at the lowest penalised log loss.
+
+    ``softmax(log_softmax(z) @ W + b)`` is the posterior when the network's probabilities have a Dirichlet
+    distribution in each class. It is matrix scaling of logits shifted to ``logsumexp(z) = 0``, with the same
+    penalties, and the same for logits that differ by a constant in each row.
+
+    Args:
+        l2: How strongly the map is held at the identity.
+        odir: Off-diagonal and intercept regularisation, as in `MatrixScaling`.
+
+    Attributes:
+        parameters_: The matrix W, one column for each class's new logit, and below it the biases b.
+
+    Example:
+        >>> import numpy as np
+        >>> logits = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+        >>> calibrator = DirichletCalibration(odir=0.01).fit(logits, [0, 1, 1, 1, 0])
+        >>> calibrator.predict_proba([[1.0, 0.0], [7.0, 8.0]]).round(3)
+        array([[0.5  , 0.5  ],
+               [0.333, 0.667]])
+
+    Reference:
+        Kull, Perello-Nieto, Kängsepp, Silva Filho, Song and Flach, Beyond temperature scaling: obtaining
+        well-calibrated multiclass probabilities with Dirichlet calibration, 2019.
+    """
+
+    def _features(self, z: Float) -> Float:
+        below = z - z.max(axis=1, keepdims=True)
+        return below - np.log(np.exp(below).sum(axis=1, keepdims=True))

@@ -1,0 +1,85 @@
+"""Histogram binning: the frequency of the class in each bin of its probability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from selfcal import _checks
+from selfcal._binning import Chunk, Strategy, bin_chunks, bin_index
+from selfcal._checks import Float
+from selfcal.calibrators._base import SMALLEST
+from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
+
+Numbers = TypeVar("Numbers", float, Float)
+
+
+class HistogramBinning(OneVsRest):
+    """Say of a class what was seen of it in the bin of its probability.
+
+    With bins of the softmax probability of a class, of total weight n of which m is of the class, the
+    calibrated probability is ``(m + 1/k) / (n + 1)``: one row of weight one, shared evenly by the k classes,
+    is added to every bin, so that nothing is ever impossible. An empty bin says its midpoint. Each class has
+    its bins, the rows are scaled to sum one; two classes share those of the second. Rows in the same bins
+    tie, so the choice of class may change.
+
+    Args:
+        n_bins: Number of bins (at most, for "quantile").
+        strategy: "quantile" for bins of equal weight, "uniform" for bins of equal width.
+
+    Attributes:
+        curves_: For each class its `edges` and `values`.
+
+    Example:
+        >>> import numpy as np
+        >>> logits = np.array([[0.0, -4.0], [0.0, -3.0], [0.0, 3.0], [0.0, 4.0]])
+        >>> calibrator = HistogramBinning(n_bins=2).fit(logits, [0, 1, 1, 1])
+        >>> calibrator.predict_proba([[0.0, -2.0], [0.0, 9.0]]).round(3)
+        array([[0.167, 0.833],
+               [0.167, 0.833]])
+        >>> calibrator.curves_[0].values.round(3)
+        array([0.5  , 0.833])
+
+    Reference:
+        Zadrozny and Elkan, Obtaining calibrated probability estimates from decision trees and naive Bayesian
+        classifiers, 2001.
+    """
+
+    def __init__(self, n_bins: int = 15, strategy: Strategy = "quantile") -> None:
+        self.n_bins = n_bins
+        self.strategy = strategy
+
+    def _check_settings(self) -> None:
+        _checks.positive_int("n_bins", self.n_bins)
+        _checks.one_of("strategy", self.strategy, ("quantile", "uniform"))
+
+    def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
+        rows = Chunk(probability(log_odds), is_class, weight)
+        bins = bin_chunks([rows], n_bins=self.n_bins, strategy=self.strategy)
+        seen = smoothed(bins.accuracy, bins.weight, self.n_classes_)
+        return Steps(bins.edges, np.where(bins.weight > 0, seen, bins.accuracy))
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A curve that is constant in each bin of the probability."""
+
+    edges: Float
+    values: Float
+
+    def __call__(self, log_odds: Float) -> Float:
+        return self.values[bin_index(probability(log_odds), self.edges)]
+
+
+def probability(log_odds: Float) -> Float:
+    """The probability of these odds; above zero, so that rows of no chance are not merged into the next bin."""
+    return np.maximum(expit(log_odds), SMALLEST)
+
+
+def smoothed(share: Numbers, weight: Any, n_classes: int) -> Numbers:
+    """The share among rows of this total weight after one more row that is of every class a little."""
+    return (share * weight + 1 / n_classes) / (weight + 1)

@@ -1,0 +1,249 @@
+"""Everything about the calibration of some predictions in one result."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from selfcal import _checks
+from selfcal._binning import Bins, bin_chunks
+from selfcal._checks import Float
+from selfcal.metrics._rows import claims
+from selfcal.metrics.bootstrap import calibration_error_interval
+from selfcal.metrics.calibration import NoiseFloor, adaptive_calibration_error, maximum_calibration_error
+from selfcal.metrics.classwise import classwise_calibration_error
+from selfcal.metrics.confidence import overconfidence, underconfidence
+from selfcal.metrics.decomposition import Decomposition, brier_decomposition
+from selfcal.metrics.intervals import Interval, score_interval, wilson_interval
+from selfcal.metrics.kernel import mmce, smooth_calibration_error
+from selfcal.metrics.multiclass import kernel_calibration_test
+from selfcal.metrics.significance import (
+    CalibrationTest,
+    chance_errors,
+    kolmogorov_smirnov_test,
+    kuiper_test,
+    resampling_p_value,
+    spiegelhalter_test,
+)
+
+KERNEL_PAIRS = 20_000_000
+"""Pairs of rows the kernel test of a report looks at, about a second of work."""
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationReport:
+    """How far predictions can be trusted: `print` it, show it in a notebook, or keep `to_dict()`.
+
+    Attributes:
+        n: Number of rows.
+        classes: The label of each column.
+        n_bins: Number of bins of equal width, (a, b], of all binned errors.
+        level: The level of all intervals.
+        accuracy: Share of rows whose most probable class is the true one.
+        log_loss: Mean negative log probability of the true class.
+        brier_score: Mean squared distance to the one-hot label.
+        brier_parts: The Brier score split into what recalibration can mend and what it cannot.
+        ece: Top-label calibration error, with an interval for its value without noise.
+        noise_floor: The calibration error that a perfectly calibrated model would show on this many rows.
+        errors: Other calibration errors by name.
+        tests: Tests of the model being calibrated, by name.
+        bins: Confidence and accuracy per bin.
+        bin_low: Lower ends of the Wilson intervals of the accuracy in each bin.
+        bin_high: Upper ends.
+    """
+
+    n: int
+    classes: tuple[Any, ...]
+    n_bins: int
+    level: float
+    accuracy: Interval
+    log_loss: Interval
+    brier_score: Interval
+    brier_parts: Decomposition
+    ece: Interval
+    noise_floor: NoiseFloor
+    errors: dict[str, float]
+    tests: dict[str, CalibrationTest]
+    bins: Bins
+    bin_low: Float
+    bin_high: Float
+
+    @property
+    def verdict(self) -> str:
+        """One sentence in plain language.
+
+        The model counts as miscalibrated if the ECE is beyond chance, or if another test says so with the error
+        rate divided by the number of tests.
+        """
+        claimed, right = 100 * self.bins.mean_confidence, 100 * self.bins.mean_accuracy
+        says = f"it claims {claimed:.1f} % on average and is right {right:.1f} % of the time"
+        found = [name for name, test in self.tests.items() if test.p_value < self._doubt(name)]
+        if not found:
+            return (
+                f"No sign of miscalibration: {says}, and chance alone explains an ECE of {self.ece.value:.4f} "
+                f"(up to {self.noise_floor.high:.4f})."
+            )
+        if "consistency" not in found:
+            return f"Miscalibrated, though not in the ECE: {says}, but chance does not explain the {found[0]} test."
+        over, under = self.errors["overconfidence"], self.errors["underconfidence"]
+        kind = "Over-confident here, under-confident there"
+        if max(over, under) > 3 * min(over, under):
+            kind = "Over-confident" if over > under else "Under-confident"
+        return f"{kind}: {says}; chance explains an ECE of {self.noise_floor.high:.4f}, not {self.ece.value:.4f}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it in plain Python, ready for JSON; infinite numbers become None."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _plain({"verdict": self.verdict, **fields})
+
+    def __str__(self) -> str:
+        rows = [f"{name:<36}{value}" for name, value in self._values()]
+        table = ["{:>15}{:>9}{:>12}{:>10}  {}".format(*row) for row in self._bin_rows()]
+        return "\n".join([self.verdict, "", *rows, "", *table])
+
+    def _repr_html_(self) -> str:
+        values = "".join(_html_row(row, "td") for row in self._values())
+        head, *bins = self._bin_rows()
+        table = _html_row(head, "th") + "".join(_html_row(row, "td") for row in bins)
+        return (
+            f"<p><b>{html.escape(self.verdict)}</b></p><table>{values}</table>"
+            f"<details><summary>Bins</summary><table>{table}</table></details>"
+        )
+
+    def _doubt(self, test: str) -> float:
+        return (1 - self.level) / (1 if test == "consistency" else len(self.tests))
+
+    def _values(self) -> list[tuple[str, str]]:
+        floor, parts = self.noise_floor, self.brier_parts
+        scores = {"accuracy": self.accuracy, "log loss": self.log_loss, "Brier score": self.brier_score}
+        return [
+            ("rows, classes", f"{self.n:,}, {len(self.classes)}"),
+            *((f"{name} [{self.level:.0%} interval]", str(score)) for name, score in scores.items()),
+            ("  calibration + refinement", f"{parts.calibration:.4f} + {parts.refinement:.4f}"),
+            (f"ECE, {self.n_bins} bins [{self.level:.0%} interval]", str(self.ece)),
+            ("  noise floor [5-95 %]", f"{floor.mean:.4f} [{floor.low:.4f}, {floor.high:.4f}]"),
+            *((name.replace("_", " "), f"{value:.4f}") for name, value in self.errors.items()),
+            *((f"p, {name.replace('_', '-')} test", f"{t.p_value:.3g}") for name, t in self.tests.items()),
+        ]
+
+    def _bin_rows(self) -> list[tuple[str, ...]]:
+        bins = self.bins
+        rows: list[tuple[str, ...]] = [
+            ("confidence", "rows", "confidence", "accuracy", f"[{self.level:.0%} interval]")
+        ]
+        for b in np.flatnonzero(bins.weight):
+            rows.append(
+                (
+                    f"{bins.edges[b]:.3f}-{bins.edges[b + 1]:.3f}",
+                    f"{bins.count[b]:,}",
+                    f"{bins.confidence[b]:.4f}",
+                    f"{bins.accuracy[b]:.4f}",
+                    f"[{self.bin_low[b]:.4f}, {self.bin_high[b]:.4f}]",
+                )
+            )
+        return rows
+
+
+def calibration_report(
+    y_true: ArrayLike,
+    probs: ArrayLike,
+    *,
+    n_bins: int = 15,
+    level: float = 0.95,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> CalibrationReport:
+    """Judge predictions: scores, calibration errors, their noise, tests, and the bins behind them.
+
+    Args:
+        y_true: Labels, codes 0..k-1 or names from `classes`.
+        probs: Probabilities, one row per sample and one column per class.
+        n_bins: Number of bins of equal width.
+        level: How often intervals should hold the true value.
+        n_resamples: Number of label sets that the noise floor and the p-values by resampling are from.
+        seed: Seed of all draws.
+        classes: The label of each column, if labels are not codes.
+        sample_weight: One non-negative weight per row.
+
+    Returns:
+        One frozen result, with the verdict in the first line of its text.
+
+    >>> rng = np.random.default_rng(0)
+    >>> right = rng.random(500) < 0.8
+    >>> report = calibration_report(np.where(right, 0, 1), np.tile([0.95, 0.05], (500, 1)))
+    >>> report.verdict.split(":")[0]
+    'Over-confident'
+    >>> report.ece.low > report.noise_floor.high
+    True
+    """
+    claimed = claims(y_true, probs, classes, sample_weight)
+    bins = bin_chunks([claimed], n_bins=n_bins)
+    k = np.asarray(probs).shape[1]
+    common: dict[str, Any] = {"classes": classes, "sample_weight": sample_weight}
+    scores = {
+        score: score_interval(y_true, probs, score=score, level=level, **common)
+        for score in ("accuracy", "log_loss", "brier_score")
+    }
+    ece = calibration_error_interval(y_true, probs, n_bins=n_bins, level=level, seed=seed, **common)
+    by_chance = chance_errors(claimed, bins, norm="l1", n_resamples=n_resamples, seed=seed)
+    floor_low, floor_high = np.quantile(by_chance, [0.05, 0.95]).tolist()
+    bin_low, bin_high = wilson_interval(bins.accuracy, bins.effective_count, level=level)
+    binned = {"n_bins": n_bins, **common}
+    errors = {
+        "maximum_error": maximum_calibration_error(y_true, probs, **binned),
+        "adaptive_error": adaptive_calibration_error(y_true, probs, **binned),
+        "classwise_error": classwise_calibration_error(y_true, probs, **binned),
+        "smooth_error": smooth_calibration_error(y_true, probs, **common),
+        "mmce": mmce(y_true, probs, **common),
+        "overconfidence": overconfidence(y_true, probs, **binned),
+        "underconfidence": underconfidence(y_true, probs, **binned),
+    }
+    pairs = int(np.clip(KERNEL_PAIRS // len(claimed.confidence), 50, 200))
+    resampling = {"n_resamples": n_resamples, "seed": seed}
+    tests = {
+        "consistency": CalibrationTest(ece.value, resampling_p_value(ece.value, by_chance)),
+        "spiegelhalter": spiegelhalter_test(y_true, probs, **common),
+        "kolmogorov_smirnov": kolmogorov_smirnov_test(y_true, probs, **common),
+        "kuiper": kuiper_test(y_true, probs, **common),
+        "kernel": kernel_calibration_test(y_true, probs, block_size=pairs, **resampling, **common),
+    }
+    return CalibrationReport(
+        n=len(claimed.confidence),
+        classes=tuple(range(k) if classes is None else map(_checks.plain, np.asarray(classes))),
+        n_bins=n_bins,
+        level=level,
+        **scores,
+        brier_parts=brier_decomposition(y_true, probs, **common),
+        ece=ece,
+        noise_floor=NoiseFloor(mean=float(by_chance.mean()), low=floor_low, high=floor_high),
+        errors=errors,
+        tests=tests,
+        bins=bins,
+        bin_low=bin_low,
+        bin_high=bin_high,
+    )
+
+
+def _html_row(cells: tuple[str, ...], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    value = _checks.plain(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

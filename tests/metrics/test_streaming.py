@@ -1,0 +1,144 @@
+import json
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from selfcal import metrics
+from selfcal.errors import ConfigError, DataError
+from selfcal.metrics import CalibrationAccumulator
+
+from .strategies import predictions, weights_for
+from .truth import drawn
+
+BATCH = {
+    "accuracy": metrics.accuracy,
+    "log_loss": metrics.log_loss,
+    "brier_score": metrics.brier_score,
+    "ece": metrics.expected_calibration_error,
+    "ece_l2": lambda y, p, **options: metrics.expected_calibration_error(y, p, norm="l2", **options),
+    "max_error": metrics.maximum_calibration_error,
+    "classwise_ece": metrics.classwise_calibration_error,
+}
+
+
+def agree(a, b):
+    left, right = a.compute(), b.compute()
+    assert left.n == right.n
+    for name in BATCH:
+        assert getattr(left, name) == pytest.approx(getattr(right, name), abs=1e-12)
+
+
+@given(
+    predictions(),
+    st.lists(st.integers(0, 30), max_size=4),
+    st.integers(1, 20),
+    st.sampled_from(["right", "left"]),
+    st.booleans(),
+)
+def test_any_chunking_gives_the_batch_values(data, cuts, n_bins, closed, weighted):
+    y, p = data
+    w = weights_for(len(y)) if weighted else np.ones(len(y))
+    seen = CalibrationAccumulator(p.shape[1], n_bins=n_bins, closed=closed, classwise=True)
+    for rows in np.split(np.arange(len(y)), sorted(cuts)):
+        if len(rows) and w[rows].any():
+            seen.update(y[rows], p[rows], w[rows] if weighted else None)
+    found = seen.compute()
+    binned = {"n_bins": n_bins, "closed": closed}
+    for name, metric in BATCH.items():
+        options = binned if name in ("ece", "ece_l2", "max_error", "classwise_ece") else {}
+        expected = metric(y, p, sample_weight=w, **options)
+        assert getattr(found, name) == pytest.approx(expected, abs=1e-12), name
+    curve = metrics.reliability_curve(p.argmax(axis=1) == y, p.max(axis=1), sample_weight=w, **binned)
+    for field in ("weight", "count", "effective_count", "confidence", "accuracy"):
+        np.testing.assert_allclose(getattr(found.bins, field), getattr(curve, field), atol=1e-12)
+
+
+def pieces(**options):
+    y, p, _ = drawn(90)
+    made = [CalibrationAccumulator(4, classwise=True, **options) for _ in range(3)]
+    for i, one in enumerate(made):
+        one.update(y[i::3], p[i::3])
+    return made, CalibrationAccumulator(4, classwise=True, **options).update(y, p)
+
+
+def test_merging_is_seeing_all_rows_in_any_order():
+    (a, b, c), whole = pieces()
+    agree(a + b + c, whole)
+    agree(c + (b + a), whole)
+    assert a.compute().n == 30  # `+` leaves its parts alone
+    agree(a.merge(b).merge(c), whole)
+
+
+def test_other_processes_send_pickles_or_json():
+    (a, b, c), whole = pieces()
+    sent = [
+        pickle.loads(pickle.dumps(a)),
+        CalibrationAccumulator.from_dict(json.loads(json.dumps(b.to_dict()))),
+    ]
+    agree(sent[0] + sent[1] + c, whole)
+    assert sent[1].to_dict() == b.to_dict()
+
+
+def test_class_names_and_what_is_not_kept():
+    y, p, _ = drawn(40, k=3)
+    names = np.array(["a", "b", "c"])
+    seen = CalibrationAccumulator(3, classes=names, scores=False).update(names[y], p)
+    found = CalibrationAccumulator.from_dict(json.loads(json.dumps(seen.to_dict()))).compute()
+    assert found.ece == pytest.approx(metrics.expected_calibration_error(y, p), abs=1e-12)
+    assert (found.log_loss, found.brier_score, found.classwise_ece) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_bins": 10}, {"closed": "left"}, {"classes": list("wxyz")}, {"scores": False}], ids=str
+)
+def test_other_settings_cannot_be_merged(options):
+    with pytest.raises(ConfigError, match=f"the same {next(iter(options))} "):
+        CalibrationAccumulator(4).merge(CalibrationAccumulator(4, **options))
+
+
+def test_bad_rows_leave_no_trace():
+    y, p, _ = drawn(40_000)
+    seen = CalibrationAccumulator(4).update(y, p)
+    before = seen.to_dict()
+    bad = p.copy()
+    bad[39_999] = 0.9
+    with pytest.raises(DataError, match="row 39999 is"):
+        seen.update(y, bad)
+    with pytest.raises(DataError, match="probs must have 4 columns; got 2"):
+        seen.update([0], [[0.5, 0.5]])
+    assert seen.to_dict() == before
+
+
+def test_nothing_seen_yet():
+    with pytest.raises(DataError, match="no rows yet"):
+        CalibrationAccumulator(2).compute()
+
+
+@pytest.mark.parametrize("options", [{"n_bins": 0}, {"closed": "both"}, {"scores": "no"}], ids=str)
+def test_bad_settings(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        CalibrationAccumulator(3, **options)
+
+
+def test_names_must_match_the_number_of_classes():
+    with pytest.raises(DataError, match="3 columns"):
+        CalibrationAccumulator(3, classes=["a", "b"])
+
+
+def test_memory_does_not_grow():
+    y, p, _ = drawn(5000)
+    seen = CalibrationAccumulator(4, classwise=True).update(y, p)
+    size = len(pickle.dumps(seen))
+    tracemalloc.start()
+    start = tracemalloc.get_traced_memory()[0]
+    for _ in range(20):
+        seen.update(y, p)
+    grown = tracemalloc.get_traced_memory()[0] - start
+    tracemalloc.stop()
+    assert len(pickle.dumps(seen)) == size
+    assert grown < 100_000
+    assert seen.compute().n == 105_000
