@@ -147,3 +147,10 @@ def test_frozen_and_checked(report):
         report.n = 3
     with pytest.raises(DataError, match="sum to one"):
         calibration_report([0], [[0.5, 0.6]])
+
+
+def test_the_verdict_shares_its_error_rate_among_the_tests():
+    """With each at the full rate, one calibrated model in ten would be called miscalibrated."""
+    y, probs = np.array([0, 1] * 50), np.tile([0.5, 0.5], (100, 1))
+    report = calibration_report(y, probs, n_resamples=20, level=0.9)
+    assert sum(report._doubt(name) for name in report.tests) == pytest.approx(0.1)

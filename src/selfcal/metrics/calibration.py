@@ -10,15 +10,15 @@ from numpy.typing import ArrayLike
 from selfcal import _checks
 from selfcal._binning import (
     Bins,
+    Chunk,
     Closed,
     Norm,
     Strategy,
     array_chunks,
     bin_chunks,
-    bin_index,
-    gap_norm,
 )
 from selfcal.errors import DataError
+from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._norms import check_norm, error_of_bins
 from selfcal.metrics._rows import top_labels
 
@@ -324,19 +324,9 @@ def ece_noise_floor(
     Reference: Vaicenavicius et al., Evaluating Model Calibration in Classification, AISTATS 2019.
     """
     check_norm(norm)
-    _checks.positive_int("n_resamples", n_resamples)
     c = _checks.unit_interval(confidence)
     w = _checks.sample_weights(sample_weight, len(c))
-    curve = bin_chunks(array_chunks(c, c, w), n_bins=n_bins, strategy=strategy, closed=closed)
-    index = bin_index(c, curve.edges, closed)
-    divisor = np.where(curve.weight > 0, curve.weight, 1.0)
-    rng = np.random.default_rng(seed)
-    errors = np.empty(n_resamples)
-    for resample in range(n_resamples):
-        right = rng.random(len(c)) < c
-        surplus = np.bincount(
-            index, weights=(right - c) if w is None else w * (right - c), minlength=len(divisor)
-        )
-        errors[resample] = float(gap_norm(curve.share, surplus / divisor, norm))
+    bins = bin_chunks(array_chunks(c, c, w), n_bins=n_bins, strategy=strategy, closed=closed)
+    errors = chance_errors(Chunk(c, c, w), bins, norm=norm, n_resamples=n_resamples, seed=seed)
     low, high = np.quantile(errors, [0.05, 0.95])
     return NoiseFloor(mean=float(errors.mean()), low=float(low), high=float(high))

@@ -184,13 +184,14 @@ def _uniform_columns(rows: Iterable[Block], n_bins: int, closed: Closed) -> list
         k, n = block.columns.shape
         index = bin_index(block.columns.ravel(), edges, closed).reshape(k, n)
         index += (np.arange(k) * n_bins)[:, None]
-        added = _column_sums(block, index, k * n_bins)
+        added = column_sums(block, index, k * n_bins)
         sums = added if sums is None else sums + added
     assert sums is not None  # `blocks` yields at least one row
     return [bins_from_sums(part, edges, closed) for part in sums.reshape(5, -1, n_bins).transpose(1, 0, 2)]
 
 
-def _column_sums(block: Block, index: NDArray[np.int64], size: int) -> Float:
+def column_sums(block: Block, index: NDArray[np.int64], size: int) -> Float:
+    """The sums of `chunk_sums` over all columns, whose bins are counted one class after the other."""
     flat, true = index.ravel(), index[block.codes, np.arange(len(block.codes))]
     w = block.weight
     if w is None:

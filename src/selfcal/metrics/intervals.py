@@ -16,14 +16,14 @@ from selfcal import _checks
 from selfcal._checks import Float
 from selfcal.errors import DataError
 from selfcal.metrics._rows import Block, values_per_row
-from selfcal.metrics.scores import _negative_log_likelihood, _squared_distance
+from selfcal.metrics.scores import negative_log_likelihood, squared_distance
 
 RowScore = Literal["accuracy", "log_loss", "brier_score"]
 
 ROW_SCORES: dict[str, Callable[[Block], Float]] = {
     "accuracy": lambda block: block.top_label().correct.astype(np.float64),
-    "log_loss": _negative_log_likelihood,
-    "brier_score": _squared_distance,
+    "log_loss": negative_log_likelihood,
+    "brier_score": squared_distance,
 }
 """The scores that are means over rows, by the name of their function."""
 

@@ -63,7 +63,7 @@ def log_loss(
 
     Reference: Good, Rational Decisions, J. R. Stat. Soc. B 14 (1952).
     """
-    return mean_over_rows(_negative_log_likelihood, y_true, probs, classes, sample_weight)
+    return mean_over_rows(negative_log_likelihood, y_true, probs, classes, sample_weight)
 
 
 def brier_score(
@@ -92,15 +92,17 @@ def brier_score(
     Reference: Brier, Verification of Forecasts Expressed in Terms of Probability, Mon. Weather Rev. 78
     (1950).
     """
-    return mean_over_rows(_squared_distance, y_true, probs, classes, sample_weight)
+    return mean_over_rows(squared_distance, y_true, probs, classes, sample_weight)
 
 
-def _negative_log_likelihood(block: Block) -> Float:
+def negative_log_likelihood(block: Block) -> Float:
+    """What each row adds to the log loss."""
     p: Float = np.maximum(block.true_class.astype(np.float64), LOG_FLOOR)
     return -np.log(p)
 
 
-def _squared_distance(block: Block) -> Float:
+def squared_distance(block: Block) -> Float:
+    """What each row adds to the Brier score."""
     difference = block.columns.astype(np.float64)
     difference[block.codes, np.arange(len(block.codes))] -= 1
     squares: Float = np.einsum("kn,kn->n", difference, difference)

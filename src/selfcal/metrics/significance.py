@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-from selfcal import _checks
-from selfcal._binning import Bins, Chunk, Closed, Norm, Strategy, bin_chunks, bin_index, gap_norm
+from selfcal._binning import Chunk, Closed, Norm, Strategy, bin_chunks, gap_norm
 from selfcal._checks import Float
+from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._rows import claims
-
-CELLS = 1000
-"""Confidences that fall into the same of so many equal parts of [0, 1] are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -197,39 +194,6 @@ def kuiper_test(
         lambda walk: walk.max() - walk.min(),
         brownian_range_tail,
     )
-
-
-def chance_errors(claimed: Chunk, bins: Bins, *, norm: Norm, n_resamples: int, seed: int) -> Float:
-    """Return the calibration errors of label sets drawn from the confidences, in the same bins.
-
-    Rows without weights that have almost the same confidence are drawn together, as one binomial number with their
-    mean confidence: exact in the mean and to 1e-3 or better in the variance, and a million rows cost no more
-    than a few thousand. With weights each row is drawn.
-    """
-    _checks.positive_int("n_resamples", n_resamples)
-    order = np.argsort(claimed.confidence)
-    confidence = claimed.confidence[order]
-    owner = bin_index(confidence, bins.edges, bins.closed)
-    weight, count = (1.0 if claimed.weight is None else claimed.weight[order]), np.ones(len(order), dtype=int)
-    if claimed.weight is None:
-        cell = owner * (CELLS + 1) + (confidence * CELLS).astype(np.int64)
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
-        count = np.diff(first, append=len(cell))
-        confidence = np.clip(np.add.reduceat(confidence, first) / count, 0.0, 1.0)
-        owner = owner[first]
-    start = np.flatnonzero(np.diff(owner, prepend=-1))
-    rng = np.random.default_rng(seed)
-    gap = np.zeros((n_resamples, len(bins.weight)))
-    for rows in np.array_split(np.arange(n_resamples), math.ceil(n_resamples * len(count) / 1e6)):
-        size = len(rows), len(count)
-        hits = (
-            rng.random(size) < confidence
-            if claimed.weight is not None
-            else rng.binomial(count, confidence, size)
-        )
-        surplus = weight * (hits - count * confidence)
-        gap[rows[0] : rows[-1] + 1, owner[start]] = np.add.reduceat(surplus, start, axis=1)
-    return gap_norm(bins.share, gap / np.where(bins.weight > 0, bins.weight, 1.0), norm)
 
 
 def resampling_p_value(measured: float, by_chance: Float) -> float:

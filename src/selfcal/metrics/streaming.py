@@ -22,7 +22,7 @@ from selfcal._binning import (
 from selfcal._checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import blocks
-from selfcal.metrics.classwise import _column_sums
+from selfcal.metrics.classwise import column_sums
 from selfcal.metrics.intervals import ROW_SCORES
 
 
@@ -119,7 +119,7 @@ class CalibrationAccumulator:
             if self.classwise:
                 index = bin_index(block.columns.ravel(), edges, self.closed).reshape(block.columns.shape)
                 index += self.n_bins * np.arange(self.n_classes)[:, None]
-                added["classwise"] += _column_sums(block, index, self.n_classes * self.n_bins)
+                added["classwise"] += column_sums(block, index, self.n_classes * self.n_bins)
         self._add(added)
         return self
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from selfcal import _checks
 from selfcal._binning import Bins, bin_chunks
 from selfcal._checks import Float
+from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._rows import claims
 from selfcal.metrics.bootstrap import calibration_error_interval
 from selfcal.metrics.calibration import NoiseFloor, adaptive_calibration_error, maximum_calibration_error
@@ -25,7 +26,6 @@ from selfcal.metrics.kernel import mmce, smooth_calibration_error
 from selfcal.metrics.multiclass import kernel_calibration_test
 from selfcal.metrics.significance import (
     CalibrationTest,
-    chance_errors,
     kolmogorov_smirnov_test,
     kuiper_test,
     resampling_p_value,
@@ -78,24 +78,22 @@ class CalibrationReport:
     def verdict(self) -> str:
         """One sentence in plain language.
 
-        The model counts as miscalibrated if the ECE is beyond chance, or if another test says so with the error
-        rate divided by the number of tests.
+        A calibrated model is called miscalibrated at most as often as 1 - level: half of that goes to the test of
+        the ECE, the other half to the other tests in equal parts.
         """
         claimed, right = 100 * self.bins.mean_confidence, 100 * self.bins.mean_accuracy
         says = f"it claims {claimed:.1f} % on average and is right {right:.1f} % of the time"
+        chance = f"where chance alone gives {self.noise_floor.mean:.4f} on average"
         found = [name for name, test in self.tests.items() if test.p_value < self._doubt(name)]
         if not found:
-            return (
-                f"No sign of miscalibration: {says}, and chance alone explains an ECE of {self.ece.value:.4f} "
-                f"(up to {self.noise_floor.high:.4f})."
-            )
+            return f"No sign of miscalibration: {says}; its ECE is {self.ece.value:.4f} {chance}."
         if "consistency" not in found:
             return f"Miscalibrated, though not in the ECE: {says}, but chance does not explain the {found[0]} test."
         over, under = self.errors["overconfidence"], self.errors["underconfidence"]
         kind = "Over-confident here, under-confident there"
         if max(over, under) > 3 * min(over, under):
             kind = "Over-confident" if over > under else "Under-confident"
-        return f"{kind}: {says}; chance explains an ECE of {self.noise_floor.high:.4f}, not {self.ece.value:.4f}."
+        return f"{kind}: {says}; its ECE is {self.ece.value:.4f} {chance}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it in plain Python, ready for JSON; infinite numbers become None."""
@@ -117,7 +115,7 @@ class CalibrationReport:
         )
 
     def _doubt(self, test: str) -> float:
-        return (1 - self.level) / (1 if test == "consistency" else len(self.tests))
+        return (1 - self.level) / 2 / (1 if test == "consistency" else len(self.tests) - 1)
 
     def _values(self) -> list[tuple[str, str]]:
         floor, parts = self.noise_floor, self.brier_parts
