@@ -34,7 +34,7 @@ $(PARITY): $(READY)
 	@touch $@
 
 test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
-	$(BIN)/python -m pytest tests/parity/heavy
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
 
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md

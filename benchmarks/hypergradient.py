@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import torch
 import torchopt
 from torch.nn import functional as F
 
+from benchmarks._memory import peak_megabytes
 from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import BilevelStep, hypergradients, optimizers, recipes
 from selfcal._types import Batch, Output
@@ -107,7 +107,7 @@ CASES: dict[str, Callable[[int, int], Case]] = {
 PLAIN, TORCHOPT = "plain torch.optim.Adam", "torchopt MetaAdam"
 
 
-def peak_megabytes(case: str, width: int, steps: int) -> float:
+def peak_in_own_process(case: str, width: int, steps: int) -> float:
     """Peak memory of one outer iteration above what stood before it, in a process of its own."""
     call = [sys.executable, "-m", "benchmarks.hypergradient", "--memory-of", case, str(width), str(steps)]
     return float(subprocess.run(call, capture_output=True, text=True, check=True).stdout)
@@ -115,16 +115,7 @@ def peak_megabytes(case: str, width: int, steps: int) -> float:
 
 def own_peak(case: str, width: int, steps: int) -> float:
     CASES[case](8, 2)()  # loads the code it needs
-    run = CASES[case](width, steps)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from what is used now
-    before = _status("VmRSS")
-    run()
-    return (_status("VmHWM") - before) / 1024
-
-
-def _status(name: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1])
+    return peak_megabytes(CASES[case](width, steps))
 
 
 def measure(widths: list[int], steps: list[int], repeats: int) -> list[dict[str, Any]]:
@@ -141,7 +132,7 @@ def measure(widths: list[int], steps: list[int], repeats: int) -> list[dict[str,
                     "seconds": seconds,
                     "to_plain": seconds / times[PLAIN],
                     "to_torchopt": seconds / times[TORCHOPT],
-                    "peak_mb": peak_megabytes(name, width, count),
+                    "peak_mb": peak_in_own_process(name, width, count),
                 }
                 rows.append(row)
                 print(
