@@ -1,6 +1,10 @@
+import functools
+import subprocess
+import sys
+
 import pytest
 
-from selfcal import Recipe
+from selfcal import Recipe, recipes
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
 from selfcal.losses import cross_entropy
@@ -64,3 +68,24 @@ def test_a_loss_that_needs_what_nobody_offers():
 def test_parts_of_the_wrong_kind(part):
     with pytest.raises(ConfigError, match="hypergradient must be a Hypergradient object"):
         Recipe(name="odd", loss=cross_entropy, hypergradient=part)
+
+
+def test_equal_recipes_read_the_same_in_every_process():
+    """Results are kept under what a recipe says of itself, so no address may be in it."""
+    code = "from selfcal import recipes; print([recipes.named(name) for name in recipes.names()])"
+    first, second = (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second
+    assert " at 0x" not in first
+
+
+def test_a_recipe_shows_its_parts_and_the_settings_of_its_loss():
+    def sharp(logits, y, *, gamma):
+        return logits[:, 0] * gamma
+
+    shown = repr(Recipe(name="sharp", loss=functools.partial(sharp, gamma=2.0)))
+    assert shown == "Recipe(name='sharp', loss=sharp(gamma=2.0))"
+    assert "hypergradient=OneStep(tangent='difference')" in repr(recipes.bo4sc())
+    assert "inner_steps=10" in repr(recipes.bo4sc())

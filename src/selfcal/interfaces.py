@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -215,7 +216,7 @@ class Calibrator(ABC):
         """Calibrated probability that the class chosen by `predict` is right."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recipe:
     """A named method: which parts it is made of. Parts that do not fit fail here, not in training."""
 
@@ -252,6 +253,18 @@ class Recipe:
                 f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
                 f"and requires {', '.join(sorted(required)) or 'nothing'}."
             )
+
+    def __repr__(self) -> str:
+        """The parts that are there, the loss by its name: equal recipes read the same in every process."""
+        loss, called = self.loss, ""
+        if isinstance(self.loss, functools.partial):
+            settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
+            loss, called = self.loss.func, f"({', '.join(settings)})"
+        parts = {name: getattr(self, name) for name in (*_OUTER_LEVEL, "calibrator")}
+        shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
+        steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
+        given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
+        return f"Recipe({', '.join(given)})"
 
     @property
     def is_bilevel(self) -> bool:
