@@ -36,9 +36,9 @@ $(PARITY): $(READY)
 test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
 
-bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md
+bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
-	$(BIN)/python -m benchmarks.hypergradient_quality --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.hypergradient_quality --jobs 2 --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs

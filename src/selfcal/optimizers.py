@@ -148,7 +148,9 @@ class Adam(OptimizerRule):
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """m = β₁ m + (1-β₁) g;  v = β₂ v + (1-β₂) g²;  θ = θ - lr m̂ / (√v̂ + ε)."""
-        kernel = torch._fused_adamw_ if self.decoupled else torch._fused_adam_  # one pass over memory, not ten
+        kernel = (
+            torch._fused_adamw_ if self.decoupled else torch._fused_adam_
+        )  # one pass over memory, not ten
         mean, square = state
         kernel(
             [theta],
