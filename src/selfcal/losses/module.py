@@ -1,0 +1,85 @@
+"""Any loss of this package as an `nn.Module`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from selfcal._checks import one_of
+from selfcal.errors import ConfigError, DataError
+from selfcal.interfaces import Loss
+from selfcal.losses._rows import Hyper
+
+_REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "mean": torch.mean,
+    "sum": torch.sum,
+    "none": lambda values: values,
+}
+
+
+class LossModule(nn.Module):
+    """A loss for a training loop of your own, called as ``module(logits, target)``.
+
+    Args:
+        loss: A loss function, such as `losses.focal`.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``, as torch has it.
+        **settings: Hyperparameters of the loss.
+
+    Example:
+        >>> import torch
+        >>> from selfcal import losses
+        >>> criterion = LossModule(losses.focal, gamma=2.0)
+        >>> criterion
+        LossModule(focal, gamma=2.0, reduction='mean')
+        >>> criterion(torch.zeros(8, 4), torch.arange(8) % 4)
+        tensor(0.7798)
+    """
+
+    def __init__(self, loss: Loss, *, reduction: str = "mean", **settings: Hyper | str) -> None:
+        super().__init__()
+        if not callable(loss):
+            raise ConfigError(f"loss must be a loss function such as losses.focal; got {loss!r}.")
+        name = getattr(loss, "__name__", repr(loss))
+        keywords = list(inspect.signature(loss).parameters)[2:]
+        for setting in settings:
+            if not keywords:
+                raise ConfigError(f"The loss {name} has no hyperparameters; got {setting!r}.")
+            one_of(f"A hyperparameter of {name}", setting, keywords)
+        self.loss = loss
+        self.reduction = one_of("reduction", reduction, _REDUCTIONS)
+        self.settings = settings
+        self._name = name
+        # Two rows tell now whether the numbers are in range; tensors may be made for other batches.
+        numbers = {key: value for key, value in settings.items() if not isinstance(value, Tensor)}
+        loss(torch.zeros(2, 2), torch.tensor([0, 1]), **numbers)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The loss of these logits (n, k) for these label codes (n,)."""
+        if (
+            logits.ndim != 2
+            or target.shape != logits.shape[:1]
+            or target.is_floating_point()
+            or not len(target)
+        ):
+            raise DataError(
+                "Expected logits of shape (rows, classes) and a label code for each row; got shape "
+                f"{tuple(logits.shape)} and {str(target.dtype).removeprefix('torch.')} of shape "
+                f"{tuple(target.shape)}."
+            )
+        low, high = (int(code) for code in target.aminmax())
+        if low < 0 or high >= logits.shape[1]:
+            raise DataError(
+                f"Labels must be class codes from 0 to {logits.shape[1] - 1}, one less than there are logits; got "
+                f"{low if low < 0 else high}."
+            )
+        return _REDUCTIONS[self.reduction](self.loss(logits, target.long(), **self.settings))
+
+    def extra_repr(self) -> str:
+        """The loss and its settings, as they were given."""
+        settings = [
+            f"{key}={value!r}" for key, value in {**self.settings, "reduction": self.reduction}.items()
+        ]
+        return ", ".join([self._name, *settings])
