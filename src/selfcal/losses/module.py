@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,32 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": torch.sum,
     "none": lambda values: values,
 }
+
+
+def fixed(loss: Loss, **settings: Hyper | str) -> Loss:
+    """The loss with these hyperparameters; names it does not know and numbers out of range fail here.
+
+    Example:
+        >>> from selfcal import losses
+        >>> fixed(losses.focal, gamma=2.0).keywords
+        {'gamma': 2.0}
+    """
+    if not callable(loss):
+        raise ConfigError(f"loss must be a loss function such as losses.focal; got {loss!r}.")
+    keywords = list(inspect.signature(loss).parameters)[2:]
+    for setting in settings:
+        if not keywords:
+            raise ConfigError(f"The loss {name_of(loss)} has no hyperparameters; got {setting!r}.")
+        one_of(f"A hyperparameter of {name_of(loss)}", setting, keywords)
+    # Two rows tell whether the numbers are in range; tensors may have been made for other batches.
+    numbers = {key: value for key, value in settings.items() if not isinstance(value, Tensor)}
+    loss(torch.zeros(2, 2), torch.tensor([0, 1]), **numbers)
+    return partial(loss, **settings)
+
+
+def name_of(loss: Loss) -> str:
+    """What the loss is called."""
+    return getattr(loss, "__name__", repr(loss))
 
 
 class LossModule(nn.Module):
@@ -40,21 +67,9 @@ class LossModule(nn.Module):
 
     def __init__(self, loss: Loss, *, reduction: str = "mean", **settings: Hyper | str) -> None:
         super().__init__()
-        if not callable(loss):
-            raise ConfigError(f"loss must be a loss function such as losses.focal; got {loss!r}.")
-        name = getattr(loss, "__name__", repr(loss))
-        keywords = list(inspect.signature(loss).parameters)[2:]
-        for setting in settings:
-            if not keywords:
-                raise ConfigError(f"The loss {name} has no hyperparameters; got {setting!r}.")
-            one_of(f"A hyperparameter of {name}", setting, keywords)
-        self.loss = loss
+        self.loss = fixed(loss, **settings)
         self.reduction = one_of("reduction", reduction, _REDUCTIONS)
-        self.settings = settings
-        self._name = name
-        # Two rows tell now whether the numbers are in range; tensors may be made for other batches.
-        numbers = {key: value for key, value in settings.items() if not isinstance(value, Tensor)}
-        loss(torch.zeros(2, 2), torch.tensor([0, 1]), **numbers)
+        self._shown = [name_of(loss), *(f"{key}={value!r}" for key, value in settings.items())]
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of these logits (n, k) for these label codes (n,)."""
@@ -75,11 +90,8 @@ class LossModule(nn.Module):
                 f"Labels must be class codes from 0 to {logits.shape[1] - 1}, one less than there are logits; got "
                 f"{low if low < 0 else high}."
             )
-        return _REDUCTIONS[self.reduction](self.loss(logits, target.long(), **self.settings))
+        return _REDUCTIONS[self.reduction](self.loss(logits, target.long()))
 
     def extra_repr(self) -> str:
         """The loss and its settings, as they were given."""
-        settings = [
-            f"{key}={value!r}" for key, value in {**self.settings, "reduction": self.reduction}.items()
-        ]
-        return ", ".join([self._name, *settings])
+        return ", ".join([*self._shown, f"reduction={self.reduction!r}"])
