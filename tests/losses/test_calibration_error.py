@@ -4,31 +4,24 @@ import torch
 
 from selfcal import losses, metrics
 from selfcal.errors import ConfigError
-
-
-def rows(n=200, k=4):
-    return torch.randn(n, k, generator=torch.Generator().manual_seed(2)).double() * 2, torch.arange(n) % k
-
-
-def term(loss, logits, y, **settings):
-    values = (loss(logits, y, alpha=1.0, **settings) - losses.cross_entropy(logits, y)).numpy()
-    np.testing.assert_allclose(values, values[0], atol=1e-12)
-    return values[0]
+from tests.losses.batches import batch_term, rows
 
 
 def test_mdca_class_by_class():
-    logits, y = rows()
+    logits, y = rows(200)
     probs = torch.softmax(logits, dim=1).numpy()
     gaps = [abs(probs[:, k].mean() - np.mean(y.numpy() == k)) for k in range(4)]
-    assert term(losses.mdca, logits, y) == pytest.approx(np.mean(gaps))
+    assert batch_term(losses.mdca, logits, y) == pytest.approx(np.mean(gaps))
 
 
 @pytest.mark.parametrize("n_bins", [7, 15])
 def test_sharp_bins_give_the_expected_calibration_error(n_bins):
-    logits, y = rows()
+    logits, y = rows(200)
     probs = torch.softmax(logits, dim=1).numpy()
     hard = metrics.expected_calibration_error(y.numpy(), probs, n_bins=n_bins)
-    assert term(losses.soft_ece, logits, y, n_bins=n_bins, norm="l1", temperature=1e-9) == pytest.approx(hard)
+    assert batch_term(
+        losses.soft_ece, logits, y, n_bins=n_bins, norm="l1", temperature=1e-9
+    ) == pytest.approx(hard)
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])
@@ -44,7 +37,7 @@ def test_soft_bins_by_loops(norm):
         mass = shares[:, j].sum()
         gap = (shares[:, j] @ a - shares[:, j] @ c) / mass
         total += mass / 30 * abs(gap) ** power
-    value = term(losses.soft_ece, logits, y, n_bins=5, temperature=0.02, norm=norm)
+    value = batch_term(losses.soft_ece, logits, y, n_bins=5, temperature=0.02, norm=norm)
     assert value == pytest.approx(total ** (1 / power))
 
 

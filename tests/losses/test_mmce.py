@@ -4,24 +4,14 @@ import torch
 
 from selfcal import losses, metrics
 from selfcal.errors import ConfigError, DataError
-
-
-def rows(n=40, k=4):
-    return torch.randn(n, k, generator=torch.Generator().manual_seed(1)).double() * 2, torch.arange(n) % k
-
-
-def term(loss, logits, y, **settings):
-    """What the batch adds, which must be the same in each row."""
-    values = (loss(logits, y, alpha=1.0, **settings) - losses.cross_entropy(logits, y)).numpy()
-    np.testing.assert_allclose(values, values[0], atol=1e-12)
-    return values[0]
+from tests.losses.batches import batch_term, rows
 
 
 @pytest.mark.parametrize("bandwidth", [0.05, 0.4])
 def test_mmce_is_the_metric_of_that_name(bandwidth):
     logits, y = rows()
     value = metrics.mmce(y.numpy(), torch.softmax(logits, dim=1).numpy(), bandwidth=bandwidth)
-    assert term(losses.mmce, logits, y, bandwidth=bandwidth) == pytest.approx(value)
+    assert batch_term(losses.mmce, logits, y, bandwidth=bandwidth) == pytest.approx(value)
 
 
 def test_weighted_mmce_over_all_pairs():
@@ -39,7 +29,7 @@ def test_weighted_mmce_over_all_pairs():
                 total += c[i] * c[j] * kernel / (m - n) ** 2
             else:
                 total -= (1 - c[i if right[i] else j]) * c[j if right[i] else i] * kernel / (n * (m - n))
-    assert term(losses.weighted_mmce, logits, y) == pytest.approx(np.sqrt(total))
+    assert batch_term(losses.weighted_mmce, logits, y) == pytest.approx(np.sqrt(total))
 
 
 @pytest.mark.parametrize("loss", [losses.mmce, losses.weighted_mmce], ids=["mmce", "weighted_mmce"])

@@ -70,14 +70,16 @@ def test_wrong_settings_fail_at_once(make, message):
 @pytest.mark.parametrize(
     ("logits", "target", "message"),
     [
-        (LOGITS, Y.float(), "got shape \\(6, 3\\) and float32 of shape \\(6,\\)"),
+        (LOGITS, Y.float(), "got shape \\(6, 3\\), and float32 of shape \\(6,\\)"),
+        (LOGITS, Y > 0, "bool of shape"),
         (LOGITS, Y[:4], "int64 of shape \\(4,\\)"),
         (LOGITS[0], Y, "got shape \\(3,\\)"),
+        (LOGITS[:, :1], 0 * Y, "two classes at least, .* got shape \\(6, 1\\)"),
         (LOGITS[:0], Y[:0], "got shape \\(0, 3\\)"),
         (LOGITS, Y + 1, "class codes from 0 to 2, .* got 3"),
         (LOGITS, Y - 1, "class codes from 0 to 2, .* got -1"),
     ],
-    ids=["float", "short", "flat", "empty", "high", "low"],
+    ids=["float", "bool", "short", "flat", "narrow", "empty", "high", "low"],
 )
 def test_wrong_data(logits, target, message):
     with pytest.raises(DataError, match=message):

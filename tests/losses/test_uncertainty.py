@@ -6,16 +6,7 @@ from scipy.stats import entropy
 
 from selfcal import losses
 from selfcal.errors import ConfigError
-
-
-def rows(n=60, k=4):
-    return torch.randn(n, k, generator=torch.Generator().manual_seed(3)).double() * 2, torch.arange(n) % k
-
-
-def term(loss, logits, y, **settings):
-    values = (loss(logits, y, alpha=1.0, **settings) - losses.cross_entropy(logits, y)).numpy()
-    np.testing.assert_allclose(values, values[0], atol=1e-12)
-    return values[0]
+from tests.losses.batches import batch_term, rows
 
 
 def by_loops(logits, y, unsure, counts):
@@ -33,19 +24,19 @@ def by_loops(logits, y, unsure, counts):
 @pytest.mark.parametrize("threshold", [0.2, 0.5])
 def test_avuc_by_loops(threshold):
     expected = by_loops(*rows(), lambda h: h > threshold, lambda c, right: c if right else 1 - c)
-    assert term(losses.avuc, *rows(), threshold=threshold) == pytest.approx(expected)
+    assert batch_term(losses.avuc, *rows(), threshold=threshold) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("threshold", "temperature"), [(0.5, 1.0), (0.2, 0.1)])
 def test_soft_avuc_by_loops(threshold, temperature):
     expected = by_loops(*rows(), lambda h: expit((logit(h) - logit(threshold)) / temperature), lambda *_: 1.0)
-    value = term(losses.soft_avuc, *rows(), threshold=threshold, temperature=temperature)
+    value = batch_term(losses.soft_avuc, *rows(), threshold=threshold, temperature=temperature)
     assert value == pytest.approx(expected)
 
 
 def test_a_sharp_threshold_is_a_hard_one():
     expected = by_loops(*rows(), lambda h: h > 0.3, lambda *_: 1.0)
-    assert term(losses.soft_avuc, *rows(), threshold=0.3, temperature=1e-6) == pytest.approx(expected)
+    assert batch_term(losses.soft_avuc, *rows(), threshold=0.3, temperature=1e-6) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("loss", [losses.avuc, losses.soft_avuc], ids=["avuc", "soft_avuc"])

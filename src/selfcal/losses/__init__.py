@@ -1,7 +1,7 @@
 """Per-row losses: pure functions ``(logits, y, **hyperparameters) -> (n,) values``; the caller reduces.
 
-Those that measure a whole batch add its term to each row, so that the mean over the rows is right. `LossModule`
-makes an `nn.Module` of any of them.
+Those that measure a whole batch add its term to each row, so that the mean over the rows is right; sample weights
+do not enter that term itself. `LossModule` makes an `nn.Module` of any of them.
 """
 
 from selfcal.losses.brier import brier

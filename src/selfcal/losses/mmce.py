@@ -15,7 +15,8 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
     """Cross-entropy and the batch's MMCE, ``-log p_y + α sqrt(Σ_ij d_i d_j exp(-|c_i - c_j| / b))``.
 
     ``d_i = (a_i - c_i) / n`` with c the confidence and a whether the chosen class is right. The second term is
-    that of the whole batch, the same in each row, so that the mean over the rows is what the paper minimises.
+    that of the whole batch, the same in each row, so that the mean over the rows is what the paper minimises. Its
+    time and memory grow with the square of the batch.
 
     Args:
         logits: One row per sample; at least two.

@@ -73,15 +73,12 @@ class LossModule(nn.Module):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """The loss of these logits (n, k) for these label codes (n,)."""
-        if (
-            logits.ndim != 2
-            or target.shape != logits.shape[:1]
-            or target.is_floating_point()
-            or not len(target)
-        ):
+        table = logits.ndim == 2 and len(logits) > 0 and logits.shape[1] > 1
+        codes = target.dtype != torch.bool and not target.is_floating_point()
+        if not (table and codes and target.shape == logits.shape[:1]):
             raise DataError(
-                "Expected logits of shape (rows, classes) and a label code for each row; got shape "
-                f"{tuple(logits.shape)} and {str(target.dtype).removeprefix('torch.')} of shape "
+                "Expected logits of shape (rows, classes), two classes at least, and a label code for each row; "
+                f"got shape {tuple(logits.shape)}, and {str(target.dtype).removeprefix('torch.')} of shape "
                 f"{tuple(target.shape)}."
             )
         low, high = (int(code) for code in target.aminmax())
