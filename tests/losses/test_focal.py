@@ -4,7 +4,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfcal import losses
+from selfcal import Batch, BilevelStep, Recipe, losses
+from selfcal.hypergradients import OneStep, Unrolled
+from selfcal.objectives import ConfidenceBCE
+from selfcal.optimizers import SGD
+from selfcal.outer import SampleWeights
 
 
 @settings(deadline=None)
@@ -43,3 +47,43 @@ def test_small_gamma_has_a_vanishing_gradient_at_certainty(gamma):
 def test_flsd_takes_gamma_by_the_probability_of_the_label(p, gamma):
     logits = torch.tensor([[np.log(p), np.log(1 - p)]])
     assert losses.flsd(logits, torch.tensor([0])).item() == pytest.approx(-((1 - p) ** gamma) * np.log(p))
+
+
+class RowGamma(SampleWeights):
+    """A free gamma for each training row."""
+
+    provides = frozenset({"gamma"})
+
+    def __call__(self, outer, output, batch):
+        return {"gamma": outer["weight"][batch.index]}
+
+    def project(self, outer):
+        return {"weight": outer["weight"].clamp(min=0)}
+
+
+@pytest.mark.parametrize("loudness", [1.0, 1e3], ids=["random", "saturated"])
+def test_gamma_is_learned_through_the_training_step(loudness):
+    """The cheap hypergradient agrees with the exact one, and both are finite where p is 0 or 1."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(20, 3, generator=generator, dtype=torch.float64)
+    y = torch.randint(3, (20,), generator=generator)
+    moved = []
+    for hypergradient in (Unrolled(), OneStep(tangent="forward")):
+        module = torch.nn.Linear(3, 3).double()
+        with torch.no_grad():
+            module.weight.copy_(loudness * torch.eye(3))
+            module.bias.zero_()
+        recipe = Recipe(
+            name="row_gamma",
+            loss=losses.focal,
+            outer_model=RowGamma(start=0.5),
+            objective=ConfidenceBCE(),
+            hypergradient=hypergradient,
+            outer_optimizer=SGD(lr=1.0),
+        )
+        step = BilevelStep(module, SGD(lr=0.1), recipe, n_train=10)
+        step(Batch(x[:10], y[:10], index=torch.arange(10)), (x[10:], y[10:]))
+        moved.append(step.outer_params["weight"] - 0.5)
+    assert moved[0].isfinite().all()
+    assert loudness > 1 or (moved[0] != 0).all()
+    torch.testing.assert_close(moved[1], moved[0])

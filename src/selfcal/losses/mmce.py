@@ -35,7 +35,7 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
 
     Reference:
         Kumar, Sarawagi and Jain, Trainable calibration measures for neural networks from kernel mean
-        embeddings, 2018; α as in Mukhoti et al., Calibrating deep neural networks using focal loss, 2020.
+        embeddings, 2018; the kernel is theirs, the price ours.
     """
     confidence, right = _pairs(logits, y)
     residuals = (right.to(confidence) - confidence) / len(y)
@@ -66,7 +66,7 @@ def weighted_mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: f
         tensor([0.9998, 0.9998, 0.9998])
 
     Reference:
-        Kumar, Sarawagi and Jain, 2018, eq. 9.
+        Kumar, Sarawagi and Jain, as for `mmce`.
     """
     confidence, right = _pairs(logits, y)
     alike = torch.where(right, right.sum(), (~right).sum())

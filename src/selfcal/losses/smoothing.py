@@ -58,8 +58,7 @@ def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, mar
 
     Reference:
         Liu, Ben Ayed, Galdran and Dolz, The devil is in the margin: margin-based label smoothing for network
-        calibration, 2022. α and m are theirs for CIFAR-10; the mean over the classes is their program's, the
-        paper has the sum.
+        calibration, 2022. α, m and the mean over the classes are their program's; the paper has the sum.
     """
     excess = logits.amax(dim=-1, keepdim=True) - logits - in_range("margin", margin, 0)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * torch.relu(excess).mean(dim=-1)

@@ -15,7 +15,7 @@ SMALLEST_SUM = 1e-5
 """Where the sum over good rows ends as a divisor: a batch may have none."""
 
 
-def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 3.0, threshold: float = 0.5) -> Tensor:
+def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0, threshold: float = 0.5) -> Tensor:
     """Cross-entropy and the batch's accuracy versus uncertainty (AvUC).
 
     ``-log p_y + α log(1 + (n_AU + n_IC) / (n_AC + n_IU))`` with sums over rows that are accurate or inaccurate,
@@ -41,7 +41,7 @@ def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 3.0, threshold: float = 0.
 
     Reference:
         Krishnan and Tickoo, Improving model calibration with accuracy versus uncertainty optimization, 2020,
-        eqs. 2-5 and their α; they set the threshold after some epochs of training from the rows' entropies.
+        eq. 3; they take the threshold from the entropies after some epochs of training. The price is ours.
     """
     confidence, right = top(logits, y)
     nats = entropy(logits)
@@ -79,7 +79,7 @@ def soft_avuc(
         True
 
     Reference:
-        Karandikar et al., Soft calibration objectives for neural networks, 2021, eqs. 14-15; the price is ours,
+        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 15; the price is ours,
         they tune it.
     """
     kappa = in_range("threshold", threshold, 1e-6, 1 - 1e-6)
