@@ -1,11 +1,14 @@
+import copy
+import inspect
+import pickle
 import warnings
 
 import numpy as np
 import pytest
 
-from selfcal import Recipe, SelfCalibratedClassifier, calibrators, recipes
+from selfcal import Recipe, SelfCalibratedClassifier, calibrators, losses, recipes
 from selfcal.datasets import Blobs
-from selfcal.errors import CalibrationWarning, ConfigError
+from selfcal.errors import CalibrationWarning, ConfigError, DataError
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -32,6 +35,54 @@ def test_every_post_hoc_method_works_in_the_classifier(name):
     assert clf.score(X, y) > 0.75
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-12)
     assert isinstance(clf.calibrator_, type(recipes.named(name).calibrator))
+
+
+OWN_LOSS = [name for name in recipes.names() if recipes.named(name).loss is not losses.cross_entropy]
+
+
+@pytest.mark.parametrize("name", OWN_LOSS)
+def test_every_method_with_a_loss_of_its_own_works_in_the_classifier(name):
+    X, y = Blobs(std=1.7).sample(400, seed=0)
+    clf = SelfCalibratedClassifier(name, batch_size=64, max_epochs=30, random_state=0).fit(X, y)
+    probs = clf.predict_proba(X)
+    assert clf.score(X, y) > 0.75
+    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OWN_LOSS)
+def test_settings_reach_the_loss_and_share_its_defaults(name):
+    make = getattr(recipes, name)
+    loss = make().loss
+    settings = {key: p.default for key, p in inspect.signature(make).parameters.items() if key != "weighted"}
+    assert loss.keywords == settings
+    assert list(inspect.signature(loss.func).parameters)[2:] == list(settings)
+    assert inspect.signature(loss) == inspect.signature(loss.func)  # the defaults fixed are its own
+    for key, value in settings.items():
+        other = {"norm": "l1", "n_bins": 7, "p": 2.0}.get(key) or value / 2
+        assert make(**{key: other}).loss.keywords[key] == other
+
+
+def test_settings_out_of_range_fail_before_training():
+    with pytest.raises(ConfigError, match="gamma must be a number in"):
+        recipes.focal(gamma=-1.0)
+    with pytest.raises(ConfigError, match="weighted must be True or False"):
+        recipes.mmce(weighted="no")
+
+
+def test_weighted_mmce():
+    assert recipes.mmce(weighted=True).loss.func is losses.weighted_mmce
+
+
+def test_a_batch_of_one_is_one_clear_error():
+    with pytest.raises(DataError, match="needs at least two in a batch; got 1"):
+        SelfCalibratedClassifier("mmce", batch_size=1, random_state=0).fit(*Blobs().sample(100, seed=0))
+
+
+def test_a_recipe_with_any_loss_survives_copying():
+    recipe = recipes.with_loss(losses.avuc, threshold=0.3)
+    assert recipe.name == "avuc"
+    for twin in (copy.deepcopy(recipe), pickle.loads(pickle.dumps(recipe))):
+        assert repr(twin) == repr(recipe)
 
 
 def test_misspelt_name_gets_a_hint():

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selfcal import calibrators
-from selfcal._checks import one_of
+from selfcal import calibrators, losses
+from selfcal._checks import boolean, one_of
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Calibrator, Hypergradient, Recipe
-from selfcal.losses import cross_entropy
+from selfcal.interfaces import Calibrator, Hypergradient, Loss, Recipe
+from selfcal.losses.module import fixed, name_of
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import NormalizedSGD
 from selfcal.outer import SampleWeights
 
-__all__ = ["Recipe", "bo4sc", "isoreg", "named", "names", "post_hoc", "standard"]
+__all__ = [
+    "Recipe",
+    "bo4sc",
+    "brier",
+    "entropy",
+    "flsd",
+    "focal",
+    "isoreg",
+    "label_smoothing",
+    "lp_norm",
+    "mbls",
+    "mdca",
+    "mmce",
+    "named",
+    "names",
+    "post_hoc",
+    "soft_avuc",
+    "soft_ece",
+    "standard",
+    "with_loss",
+]
 
 
 def standard() -> Recipe:
     """Plain training with cross-entropy."""
-    return Recipe(name="standard", loss=cross_entropy)
+    return Recipe(name="standard", loss=losses.cross_entropy)
 
 
 def post_hoc(calibrator: Calibrator, name: str | None = None) -> Recipe:
@@ -28,7 +48,73 @@ def post_hoc(calibrator: Calibrator, name: str | None = None) -> Recipe:
         >>> post_hoc(calibrators.TemperatureScaling()).name
         'TemperatureScaling'
     """
-    return Recipe(name=name or type(calibrator).__name__, loss=cross_entropy, calibrator=calibrator)
+    return Recipe(name=name or type(calibrator).__name__, loss=losses.cross_entropy, calibrator=calibrator)
+
+
+def with_loss(loss: Loss, name: str | None = None, **settings: float | str) -> Recipe:
+    """Plain training with another loss.
+
+    Example:
+        >>> with_loss(losses.soft_ece, n_bins=10).name
+        'soft_ece'
+    """
+    return Recipe(name=name or name_of(loss), loss=fixed(loss, **settings))
+
+
+def focal(*, gamma: float = 1.0) -> Recipe:
+    """Rows the network knows count less: the loss is ``-(1 - p_y)^γ log p_y``."""
+    return with_loss(losses.focal, gamma=gamma)
+
+
+def flsd() -> Recipe:
+    """Focal loss with γ by sample: 5 where the label has a probability under 0.2, else 3."""
+    return with_loss(losses.flsd)
+
+
+def label_smoothing(*, smoothing: float = 0.05) -> Recipe:
+    """A share of each label is spread over all classes."""
+    return with_loss(losses.label_smoothing, smoothing=smoothing)
+
+
+def mbls(*, alpha: float = 0.1, margin: float = 10.0) -> Recipe:
+    """Logits more than a margin under the largest have a price: margin-based label smoothing."""
+    return with_loss(losses.margin_label_smoothing, "mbls", alpha=alpha, margin=margin)
+
+
+def lp_norm(*, alpha: float = 0.01, p: float = 1.0) -> Recipe:
+    """The norm of the logits has a price."""
+    return with_loss(losses.lp_norm, alpha=alpha, p=p)
+
+
+def entropy(*, alpha: float = 0.1) -> Recipe:
+    """The entropy of the prediction has a reward."""
+    return with_loss(losses.entropy_regularized, "entropy", alpha=alpha)
+
+
+def brier() -> Recipe:
+    """The Brier score instead of cross-entropy."""
+    return with_loss(losses.brier)
+
+
+def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) -> Recipe:
+    """The batch's maximum mean calibration error has a price; `weighted` evens out right and wrong rows."""
+    loss = losses.weighted_mmce if boolean("weighted", weighted) else losses.mmce
+    return with_loss(loss, "mmce", alpha=alpha, bandwidth=bandwidth)
+
+
+def mdca(*, alpha: float = 1.0) -> Recipe:
+    """The distance between how often classes come in a batch and how often they are said to has a price."""
+    return with_loss(losses.mdca, alpha=alpha)
+
+
+def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01, norm: str = "l2") -> Recipe:
+    """The batch's expected calibration error in soft bins has a price."""
+    return with_loss(losses.soft_ece, alpha=alpha, n_bins=n_bins, temperature=temperature, norm=norm)
+
+
+def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float = 1.0) -> Recipe:
+    """Rows that are right but unsure, or wrong but sure, have a price."""
+    return with_loss(losses.soft_avuc, alpha=alpha, threshold=threshold, temperature=temperature)
 
 
 def isoreg(*, floor: str = "none") -> Recipe:
@@ -68,7 +154,7 @@ def bo4sc(
     """
     return Recipe(
         name="bo4sc",
-        loss=cross_entropy,
+        loss=losses.cross_entropy,
         outer_model=SampleWeights(link=link, normalize=normalize),
         objective=ConfidenceBCE(beta=beta),
         hypergradient=hypergradient or OneStep(),
@@ -77,7 +163,22 @@ def bo4sc(
     )
 
 
-_NAMED: dict[str, Callable[[], Recipe]] = {"standard": standard, "isoreg": isoreg, "bo4sc": bo4sc}
+_NAMED: dict[str, Callable[[], Recipe]] = {
+    "standard": standard,
+    "isoreg": isoreg,
+    "bo4sc": bo4sc,
+    "focal": focal,
+    "flsd": flsd,
+    "label_smoothing": label_smoothing,
+    "mbls": mbls,
+    "lp_norm": lp_norm,
+    "entropy": entropy,
+    "brier": brier,
+    "mmce": mmce,
+    "mdca": mdca,
+    "soft_ece": soft_ece,
+    "soft_avuc": soft_avuc,
+}
 _POST_HOC: dict[str, Callable[[], Calibrator]] = {
     "temperature": calibrators.TemperatureScaling,
     "ensemble_temperature": calibrators.EnsembleTemperatureScaling,

@@ -1,5 +1,33 @@
-"""Per-row losses: pure functions ``(logits, y, **hyperparameters) -> (n,) values``; the caller reduces."""
+"""Per-row losses: pure functions ``(logits, y, **hyperparameters) -> (n,) values``; the caller reduces.
 
+Those that measure a whole batch add its term to each row, so that the mean over the rows is right; sample weights
+do not enter that term itself. `LossModule` makes an `nn.Module` of any of them.
+"""
+
+from selfcal.losses.brier import brier
+from selfcal.losses.calibration_error import mdca, soft_ece
 from selfcal.losses.cross_entropy import cross_entropy
+from selfcal.losses.focal import flsd, focal
+from selfcal.losses.mmce import mmce, weighted_mmce
+from selfcal.losses.module import LossModule
+from selfcal.losses.penalties import entropy_regularized, lp_norm
+from selfcal.losses.smoothing import label_smoothing, margin_label_smoothing
+from selfcal.losses.uncertainty import avuc, soft_avuc
 
-__all__ = ["cross_entropy"]
+__all__ = [
+    "LossModule",
+    "avuc",
+    "brier",
+    "cross_entropy",
+    "entropy_regularized",
+    "flsd",
+    "focal",
+    "label_smoothing",
+    "lp_norm",
+    "margin_label_smoothing",
+    "mdca",
+    "mmce",
+    "soft_avuc",
+    "soft_ece",
+    "weighted_mmce",
+]

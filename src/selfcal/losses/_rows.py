@@ -1,0 +1,47 @@
+"""What several losses need to know about the rows of a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range
+from selfcal.errors import ConfigError
+
+Hyper = float | Tensor
+"""A hyperparameter: a number, or a tensor with one value for all rows or one for each."""
+
+
+def hyper(name: str, value: Hyper, y: Tensor, low: float = 0.0, high: float = float("inf")) -> Hyper:
+    """Return `value` if it is a number within [low, high] or a tensor of a fitting shape (values unchecked)."""
+    if not isinstance(value, Tensor):
+        return in_range(name, value, low, high)
+    if value.shape in ((), y.shape):
+        return value
+    raise ConfigError(
+        f"{name} must be a number, or a tensor with one value or one for each of the {len(y)} rows; "
+        f"got shape {tuple(value.shape)}."
+    )
+
+
+def is_label(logits: Tensor, y: Tensor) -> Tensor:
+    """Whether the column is the row's label."""
+    return torch.arange(logits.shape[-1], device=y.device) == y[:, None]
+
+
+def top(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The confidence in the chosen class, and whether that class is right (which carries no gradient)."""
+    confidence, choice = torch.softmax(logits, dim=-1).max(dim=-1)
+    return confidence, choice == y
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """The entropy of each row's probabilities, in nats."""
+    log_probs = torch.log_softmax(logits, dim=-1)
+    return -(log_probs.exp() * log_probs).sum(dim=-1)
+
+
+def root(square: Tensor) -> Tensor:
+    """The square root; below machine precision it is a flat zero, where its own slope would be infinite."""
+    visible = square > torch.finfo(square.dtype).eps ** 2
+    return torch.where(visible, square, 1.0).sqrt() * visible

@@ -1,0 +1,89 @@
+"""Cross-entropy and a calibration error of the batch that has a gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range, one_of, positive_int
+from selfcal.losses._rows import Hyper, hyper, is_label, root, top
+from selfcal.losses.cross_entropy import cross_entropy
+
+
+def mdca(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0) -> Tensor:
+    """Cross-entropy and the distance between how often each class comes and how often it is said to (MDCA).
+
+    ``-log p_y + α mean_k |mean_i p_ik - mean_i 1[y_i = k]|``; the second term is the same in each row.
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        alpha: The price α of the calibration error.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> sure, y = torch.tensor([[99.0, 0.0], [99.0, 0.0]]), torch.tensor([0, 1])
+        >>> mdca(sure, y, alpha=1.0) - mdca(sure, y, alpha=0.0)
+        tensor([0.5000, 0.5000])
+
+    Reference:
+        Hebbalaguppe, Prakash, Madan and Arora, A stitch in time saves nine: a train-time regularizing loss for
+        improved neural network calibration, 2022.
+    """
+    said = torch.softmax(logits, dim=-1).mean(dim=0)
+    came = is_label(logits, y).to(said).mean(dim=0)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * (said - came).abs().mean()
+
+
+def soft_ece(
+    logits: Tensor,
+    y: Tensor,
+    *,
+    alpha: Hyper = 1.0,
+    n_bins: int = 15,
+    temperature: float = 0.01,
+    norm: str = "l2",
+) -> Tensor:
+    """Cross-entropy and the batch's expected calibration error with soft bins (SB-ECE).
+
+    A row of confidence c belongs to bin j, with centre m_j, by the share ``softmax_j(-(c - m_j)² / T)``. With S_j
+    the shares in a bin and g_j the mean of ``a - c`` in it, a being whether the row is right, the error is
+    ``Σ_j S_j |g_j| / n`` or ``sqrt(Σ_j S_j g_j² / n)``. It is the same in each row. As T → 0 the first is the ECE
+    with bins of equal width.
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        alpha: The price of the calibration error.
+        n_bins: How many bins.
+        temperature: Softness T of the bins.
+        norm: ``"l1"`` or ``"l2"``.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> sure, y = torch.tensor([[9.0, 0.0], [9.0, 0.0]]), torch.tensor([0, 1])
+        >>> soft_ece(sure, y, alpha=1.0) - soft_ece(sure, y, alpha=0.0)
+        tensor([0.4999, 0.4999])
+
+    Reference:
+        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 11; the price is ours, they
+        tune it.
+    """
+    in_range("temperature", temperature, 0, open_low=True)
+    one_of("norm", norm, ("l1", "l2"))
+    confidence, right = top(logits, y)
+    centres = (torch.arange(positive_int("n_bins", n_bins)).to(confidence) + 0.5) / n_bins
+    shares = torch.softmax(-((confidence[:, None] - centres) ** 2) / temperature, dim=-1) / len(y)
+    gaps = shares.T @ (right.to(confidence) - confidence)
+    if norm == "l1":
+        error = gaps.abs().sum()
+    else:
+        mass = shares.sum(dim=0).clamp(min=torch.finfo(shares.dtype).eps)
+        error = root((gaps.square() / mass).sum())
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * error

@@ -1,0 +1,64 @@
+"""Losses that ask for less than certainty."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range
+from selfcal.losses._rows import Hyper, hyper
+from selfcal.losses.cross_entropy import cross_entropy
+
+
+def label_smoothing(logits: Tensor, y: Tensor, *, smoothing: Hyper = 0.05) -> Tensor:
+    """Cross-entropy with a share of the label spread over all k classes.
+
+    ``-(1 - ε) log p_y - ε/k Σ_j log p_j``
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        smoothing: The share ε, in [0, 1]: a number, or a tensor with one per row.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> label_smoothing(torch.tensor([[4.0, 0.0]]), torch.tensor([0]), smoothing=0.1)
+        tensor([0.2181])
+
+    Reference:
+        Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, Rethinking the Inception architecture, 2016; Müller,
+        Kornblith and Hinton, When does label smoothing help?, 2019.
+    """
+    share = hyper("smoothing", smoothing, y, high=1.0)
+    return (1 - share) * cross_entropy(logits, y) - share * torch.log_softmax(logits, dim=-1).mean(dim=-1)
+
+
+def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, margin: float = 10.0) -> Tensor:
+    """Cross-entropy, and a price for logits that lie more than a margin under the largest (MbLS).
+
+    ``-log p_y + α mean_j max(0, max_i z_i - z_j - m)``
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        alpha: The price α.
+        margin: The distance m that costs nothing.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> far = torch.tensor([[30.0, 0.0]])
+        >>> margin_label_smoothing(far, torch.tensor([0]), alpha=0.1, margin=10.0)
+        tensor([1.])
+
+    Reference:
+        Liu, Ben Ayed, Galdran and Dolz, The devil is in the margin: margin-based label smoothing for network
+        calibration, 2022. α, m and the mean over the classes are their program's; the paper has the sum.
+    """
+    excess = logits.amax(dim=-1, keepdim=True) - logits - in_range("margin", margin, 0)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * torch.relu(excess).mean(dim=-1)

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+import torch
+
+from selfcal import losses, metrics
+from selfcal.errors import ConfigError
+from tests.losses.batches import batch_term, rows
+
+
+def test_mdca_class_by_class():
+    logits, y = rows(200)
+    probs = torch.softmax(logits, dim=1).numpy()
+    gaps = [abs(probs[:, k].mean() - np.mean(y.numpy() == k)) for k in range(4)]
+    assert batch_term(losses.mdca, logits, y) == pytest.approx(np.mean(gaps))
+
+
+@pytest.mark.parametrize("n_bins", [7, 15])
+def test_sharp_bins_give_the_expected_calibration_error(n_bins):
+    logits, y = rows(200)
+    probs = torch.softmax(logits, dim=1).numpy()
+    hard = metrics.expected_calibration_error(y.numpy(), probs, n_bins=n_bins)
+    assert batch_term(
+        losses.soft_ece, logits, y, n_bins=n_bins, norm="l1", temperature=1e-9
+    ) == pytest.approx(hard)
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2"])
+def test_soft_bins_by_loops(norm):
+    logits, y = rows(30)
+    probs = torch.softmax(logits, dim=1).numpy()
+    c, a = probs.max(axis=1), probs.argmax(axis=1) == y.numpy()
+    centres = (np.arange(5) + 0.5) / 5
+    shares = np.array([[np.exp(-((ci - m) ** 2) / 0.02) for m in centres] for ci in c])
+    shares /= shares.sum(axis=1, keepdims=True)
+    power, total = int(norm[1]), 0.0
+    for j in range(5):
+        mass = shares[:, j].sum()
+        gap = (shares[:, j] @ a - shares[:, j] @ c) / mass
+        total += mass / 30 * abs(gap) ** power
+    value = batch_term(losses.soft_ece, logits, y, n_bins=5, temperature=0.02, norm=norm)
+    assert value == pytest.approx(total ** (1 / power))
+
+
+@pytest.mark.parametrize(("name", "value"), [("n_bins", 0), ("temperature", 0.0), ("norm", "l3")])
+def test_settings_out_of_range(name, value):
+    with pytest.raises(ConfigError, match=name):
+        losses.soft_ece(*rows(4), **{name: value})
