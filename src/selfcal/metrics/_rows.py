@@ -28,7 +28,7 @@ class Block(NamedTuple):
     def true_class(self) -> NDArray[np.floating]:
         """The probability that each row gives to its true class."""
         n = len(self.codes)
-        return self.columns.ravel().take(self.codes.astype(np.int64) * n + np.arange(n))
+        return self.columns.ravel().take(self.codes.astype(np.int64, copy=False) * n + np.arange(n))
 
     def top_label(self) -> Chunk:
         """Confidence max(p) of each row, and whether its first argmax is the true class."""
