@@ -158,12 +158,24 @@ def our_temperature(data: Data) -> Case:
     return lambda: calibrators.TemperatureScaling().fit(data.values, data.y).temperature_
 
 
-def our_accumulator(data: Data) -> Case:
+def accumulator(scores: bool) -> Callable[[Data], Case]:
+    def build(data: Data) -> Case:
+        def run() -> float:
+            stream = metrics.CalibrationAccumulator(data.values.shape[1], n_bins=N_BINS, scores=scores)
+            for start in range(0, len(data.y), BATCH):
+                stream.update(data.y[start : start + BATCH], data.values[start : start + BATCH])
+            return stream.compute().ece
+
+        return run
+
+    return build
+
+
+def three_batch_calls(data: Data) -> Case:
     def run() -> float:
-        stream = metrics.CalibrationAccumulator(data.values.shape[1], n_bins=N_BINS, scores=False)
-        for start in range(0, len(data.y), BATCH):
-            stream.update(data.y[start : start + BATCH], data.values[start : start + BATCH])
-        return stream.compute().ece
+        metrics.log_loss(data.y, data.values)
+        metrics.brier_score(data.y, data.values)
+        return metrics.expected_calibration_error(data.y, data.values, n_bins=N_BINS)
 
     return run
 
@@ -190,4 +202,9 @@ TEMPERATURE = {
 SMOOTH = {"relplot": relplot_smooth, OURS: ours(metrics.smooth_calibration_error)}
 SECE = {OURS: ours(metrics.sece)}
 MMCE = {OURS: ours(metrics.mmce)}
-STREAMING = {"one batch call": ours(metrics.expected_calibration_error, n_bins=N_BINS), OURS: our_accumulator}
+STREAMING = {
+    "one batch call": ours(metrics.expected_calibration_error, n_bins=N_BINS),
+    OURS: accumulator(scores=False),
+    "ECE, log loss and Brier score, batch": three_batch_calls,
+    "selfcal, with log loss and Brier score": accumulator(scores=True),
+}

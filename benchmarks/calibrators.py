@@ -3,6 +3,8 @@
 Needs files with `logits` and `y`, one for each network; none of them comes with the project:
 
     python -m benchmarks.calibrators --data logits_*.npz --results benchmarks/RESULTS.md
+
+With `--settings`, the log loss of several settings instead, by cross-validation within the first halves alone.
 """
 
 from __future__ import annotations
@@ -21,6 +23,12 @@ from selfcal import calibrators, metrics
 from selfcal.errors import CalibrationWarning
 
 BEFORE = "none (softmax)"
+FOLDS = 4
+SETTINGS = {
+    "TemperatureScaling": [{}],
+    "MatrixScaling": [{"odir": odir} for odir in (0.3, 0.5, 1.0, 2.0, 5.0, 10.0)],
+    "PolynomialCalibration": [{"degree": degree} for degree in (3, 6, 10, 20)],
+}
 
 
 def judged(name: str, y: np.ndarray, probs: np.ndarray, seconds: float, note: str) -> dict[str, Any]:
@@ -40,10 +48,45 @@ def judged(name: str, y: np.ndarray, probs: np.ndarray, seconds: float, note: st
     }
 
 
+def loaded(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(path, allow_pickle=False) as kept:
+        return kept["logits"].astype(np.float64), kept["y"]
+
+
+def cross_validated(path: Path) -> dict[str, float]:
+    """The mean log loss of each setting over folds of the first half of the rows."""
+    logits, y = loaded(path)
+    half = len(y) // 2
+    logits, y, fold = logits[:half], y[:half], np.arange(half) % FOLDS
+
+    def loss(name: str, setting: dict[str, Any], k: int) -> float:
+        calibrator = getattr(calibrators, name)(**setting).fit(logits[fold != k], y[fold != k])
+        return metrics.log_loss(y[fold == k], calibrator.predict_proba(logits[fold == k]))
+
+    return {
+        f"{name}({', '.join(f'{key}={value}' for key, value in setting.items())})": float(
+            np.mean([loss(name, setting, k) for k in range(FOLDS)])
+        )
+        for name, settings in SETTINGS.items()
+        for setting in settings
+    }
+
+
+def settings_markdown(found: dict[str, dict[str, float]]) -> str:
+    lines = [
+        f"Log loss by {FOLDS}-fold cross-validation within the first half of each file.",
+        "",
+        f"| setting | {' | '.join(found)} |",
+        f"|---|{'---|' * len(found)}",
+    ]
+    for setting in next(iter(found.values())):
+        lines.append(f"| `{setting}` | {' | '.join(f'{losses[setting]:.4f}' for losses in found.values())} |")
+    return "\n".join(lines)
+
+
 def measure(path: Path) -> list[dict[str, Any]]:
     """The rows of one network."""
-    with np.load(path, allow_pickle=False) as kept:
-        logits, y = kept["logits"].astype(np.float64), kept["y"]
+    logits, y = loaded(path)
     half = len(y) // 2
     rows = [judged(BEFORE, y[half:], softmax(logits[half:], axis=1), 0.0, "")]
     for name in calibrators.__all__:
@@ -60,7 +103,11 @@ def measure(path: Path) -> list[dict[str, Any]]:
         if hasattr(calibrator, "temperature_"):
             note = f"T = {calibrator.temperature_:.3f}"
         rows.append(judged(name, y[half:], calibrator.predict_proba(logits[half:]), seconds, note))
-    return [{"network": path.stem.removeprefix("logits_"), **row} for row in rows]
+    return [{"network": network(path), **row} for row in rows]
+
+
+def network(path: Path) -> str:
+    return path.stem.removeprefix("logits_")
 
 
 def _short(warning: warnings.WarningMessage) -> str:
@@ -72,16 +119,16 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         "Default settings, fitted on the first half of each file, judged on the second. In brackets 95 % intervals",
         "of the mean log loss, and of the ECE (15 bins) that endless data would show.",
     ]
-    for network in dict.fromkeys(row["network"] for row in rows):
+    for name in dict.fromkeys(row["network"] for row in rows):
         lines += [
             "",
-            f"### {network}",
+            f"### {name}",
             "",
             "| calibrator | accuracy | log loss | ECE, % | classwise ECE, % | smECE, % | fit, s | |",
             "|---|---|---|---|---|---|---|---|",
         ]
         for row in rows:
-            if row["network"] == network:
+            if row["network"] == name:
                 loss, low, high = row["log_loss"]
                 error = [100 * value for value in row["ece"]]
                 lines.append(
@@ -99,7 +146,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="files with `logits` and `y`")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--results", type=Path, help="also write the tables as Markdown")
+    parser.add_argument("--settings", action="store_true", help="cross-validate settings in the first halves")
     options = parser.parse_args()
+    if options.settings:
+        found = {network(path): cross_validated(path) for path in options.data}
+        print(settings_markdown(found))
+        write_json(options.json, [{"network": name, **losses} for name, losses in found.items()])
+        write_section(options.results, "Settings of the calibrators", settings_markdown(found))
+        return
     rows = [row for path in options.data for row in measure(path)]
     print(markdown(rows))
     write_json(options.json, rows)

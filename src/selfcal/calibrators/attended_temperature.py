@@ -10,6 +10,7 @@ from selfcal import _checks
 from selfcal._checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 from selfcal.calibrators._one_vs_rest import log_odds
+from selfcal.calibrators.temperature import tempered
 
 PILOT_ROWS = 4096
 """Rows on which the threshold is chosen; the temperature comes from all of them."""
@@ -71,7 +72,7 @@ class AttendedTemperatureScaling(LogitCalibrator):
         self.temperature_ = float(np.exp(-best.x))
 
     def _map(self, z: Float) -> Float:
-        return softmax((z - z.max(axis=1, keepdims=True)) / self.temperature_)
+        return tempered(z, self.temperature_)
 
 
 def _valley(z: Float, codes: Int, weight: Float, thresholds: tuple[float, ...]) -> tuple[float, float]:

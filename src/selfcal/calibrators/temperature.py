@@ -59,7 +59,12 @@ class TemperatureScaling(LogitCalibrator):
             )
 
     def _map(self, z: Float) -> Float:
-        return softmax((z - z.max(axis=1, keepdims=True)) / self.temperature_)
+        return tempered(z, self.temperature_)
+
+
+def tempered(z: Float, temperature: float) -> Float:
+    """The softmax of the logits divided by the temperature; no logit is too large for it."""
+    return softmax((z - z.max(axis=1, keepdims=True)) / temperature)
 
 
 def best_log_beta(z: Float, codes: Int, weight: Float, log_beta: float = 0.0) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from selfcal import _checks
 from selfcal._binning import (
@@ -177,33 +177,34 @@ def binary_calibration_error(
 
 
 def _uniform_columns(rows: Iterable[Block], n_bins: int, closed: Closed) -> list[Bins]:
-    """Bin all columns of a block at once: one index, and the few entries of the true classes apart."""
     edges = uniform_edges(n_bins)
-    sums: Float | None = None
-    for block in rows:
-        k, n = block.columns.shape
-        index = bin_index(block.columns.ravel(), edges, closed).reshape(k, n)
-        index += (np.arange(k) * n_bins)[:, None]
-        added = column_sums(block, index, k * n_bins)
-        sums = added if sums is None else sums + added
-    assert sums is not None  # `blocks` yields at least one row
-    return [bins_from_sums(part, edges, closed) for part in sums.reshape(5, -1, n_bins).transpose(1, 0, 2)]
+    every = (column_sums(block, edges, closed) for block in rows)
+    return column_bins(sum(every, start=np.zeros(())), edges, closed)
 
 
-def column_sums(block: Block, index: NDArray[np.int64], size: int) -> Float:
-    """The sums of `chunk_sums` over all columns, whose bins are counted one class after the other."""
-    flat, true = index.ravel(), index[block.codes, np.arange(len(block.codes))]
-    w = block.weight
+def column_sums(block: Block, edges: Float, closed: Closed) -> Float:
+    """The sums of `chunk_sums` for all columns at once, of shape (5, classes, bins).
+
+    Each class has bins of its own, one index serves all sums, and only the true classes are counted as hits.
+    """
+    (k, n), n_bins, w = block.columns.shape, len(edges) - 1, block.weight
+    index = bin_index(block.columns.ravel(), edges, closed).reshape(k, n)
+    index += (np.arange(k) * n_bins)[:, None]
+    flat, true, size = index.ravel(), index[block.codes, np.arange(n)], k * n_bins
     if w is None:
         count = np.bincount(flat, minlength=size)
         confidence = np.bincount(flat, block.columns.ravel(), minlength=size)
-        return np.stack([count, count, count, confidence, np.bincount(true, minlength=size)]).astype(
-            np.float64
-        )
-    k = len(block.columns)
-    every = (np.tile(w, k), np.tile(w > 0, k), np.tile(w * w, k), (block.columns * w).ravel())
-    totals = [np.bincount(flat, values, minlength=size) for values in every]
-    return np.stack([*totals, np.bincount(true, w, minlength=size)])
+        sums = [count, count, count, confidence, np.bincount(true, minlength=size)]
+    else:
+        every = (np.tile(w, k), np.tile(w > 0, k), np.tile(w * w, k), (block.columns * w).ravel())
+        totals = [np.bincount(flat, values, minlength=size) for values in every]
+        sums = [*totals, np.bincount(true, w, minlength=size)]
+    return np.stack(sums).astype(np.float64).reshape(5, k, n_bins)
+
+
+def column_bins(sums: Float, edges: Float, closed: Closed) -> list[Bins]:
+    """The bins of each column, of what its `column_sums` add up to."""
+    return [bins_from_sums(of_class, edges, closed) for of_class in sums.transpose(1, 0, 2)]
 
 
 def _by_prediction(rows: Iterable[Block]) -> Iterator[Chunk]:

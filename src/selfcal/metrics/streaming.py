@@ -12,7 +12,6 @@ from selfcal import _checks
 from selfcal._binning import (
     Bins,
     Closed,
-    bin_index,
     bins_from_sums,
     check_binning,
     chunk_sums,
@@ -22,7 +21,7 @@ from selfcal._binning import (
 from selfcal._checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import blocks
-from selfcal.metrics.classwise import column_sums
+from selfcal.metrics.classwise import column_bins, column_sums
 from selfcal.metrics.intervals import ROW_SCORES
 
 
@@ -117,9 +116,7 @@ class CalibrationAccumulator:
                     values = ROW_SCORES[name](block)
                     added["scores"][i] += values.sum() if block.weight is None else block.weight @ values
             if self.classwise:
-                index = bin_index(block.columns.ravel(), edges, self.closed).reshape(block.columns.shape)
-                index += self.n_bins * np.arange(self.n_classes)[:, None]
-                added["classwise"] += column_sums(block, index, self.n_classes * self.n_bins)
+                added["classwise"] += column_sums(block, edges, self.closed)
         self._add(added)
         return self
 
@@ -178,7 +175,7 @@ class CalibrationAccumulator:
         shapes = {
             "top_label": (5, self.n_bins),
             "scores": (2 * self.scores,),
-            "classwise": (5, self.classwise * self.n_classes * self.n_bins),
+            "classwise": (5, self.n_classes, self.classwise * self.n_bins),
         }
         return {name: np.zeros(shape) for name, shape in shapes.items()}
 
@@ -186,6 +183,5 @@ class CalibrationAccumulator:
         self._sums = {name: mine + sums[name] for name, mine in self._sums.items()}
 
     def _classwise_error(self, edges: Float) -> float:
-        per_class = self._sums["classwise"].reshape(5, self.n_classes, self.n_bins).transpose(1, 0, 2)
-        curves = [bins_from_sums(sums, edges, self.closed) for sums in per_class]
+        curves = column_bins(self._sums["classwise"], edges, self.closed)
         return float(np.mean([gap_norm(curve.share, curve.gap, "l1") for curve in curves]))
