@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         outer,
         plots,
         recipes,
+        transforms,
     )
     from selfcal._types import Batch, Output
     from selfcal.batches import TensorBatches
@@ -76,6 +77,7 @@ __all__ = [
     "recipes",
     "report",
     "train",
+    "transforms",
 ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
@@ -16,26 +17,54 @@ class Batch:
     """Rows of data.
 
     `index` is their place in the training set; outer rows have none, so that nothing learned per training
-    row can be looked up for them. `weight` is the user's sample weight.
+    row can be looked up for them. `weight` is the user's sample weight. `hyper` holds what a batch transform
+    tells the loss about the rows, by the name of the loss's keyword.
     """
 
     x: Tensor
     y: Tensor
     index: Tensor | None = None
     weight: Tensor | None = None
+    hyper: dict[str, Tensor] = field(default_factory=dict)
 
     def to(self, like: Tensor) -> Batch:
         """The same rows where `like` is, with its floating-point type."""
-        x = self.x.to(like) if self.x.is_floating_point() else self.x.to(like.device)
-        index = None if self.index is None else self.index.to(like.device)
-        return Batch(x, self.y.to(like.device), index, None if self.weight is None else self.weight.to(like))
+
+        def moved(part: Tensor) -> Tensor:
+            return part.to(like) if part.is_floating_point() else part.to(like.device)
+
+        return Batch(
+            moved(self.x),
+            self.y.to(like.device),
+            None if self.index is None else self.index.to(like.device),
+            None if self.weight is None else self.weight.to(like),
+            {name: moved(part) for name, part in self.hyper.items()},
+        )
 
 
 class Output(NamedTuple):
-    """What the network says about a batch."""
+    """What the network says about a batch.
+
+    `features` is what its last linear layer, the head, was given, and `head` that layer's weight; they are there
+    if the outer model reads them.
+    """
 
     logits: Tensor
+    features: Tensor | None = None
+    head: Tensor | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Output:
+        """The same with every part changed."""
+        return Output(change(self.logits), *(None if part is None else change(part) for part in self[1:]))
 
     def detach(self) -> Output:
         """The same without a graph."""
-        return Output(self.logits.detach())
+        return self.map(Tensor.detach)
+
+
+class Sizes(NamedTuple):
+    """How large the problem is; what only the network's head can tell is None if there is no head."""
+
+    n_train: int
+    n_classes: int | None = None
+    n_features: int | None = None

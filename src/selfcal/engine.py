@@ -7,6 +7,7 @@ import math
 import time
 import warnings
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfcal._checks import positive_int
+from selfcal._checks import one_of, positive_int
 from selfcal._random import stream_states, streams_restored
 from selfcal._types import Batch, OuterParams
 from selfcal.batches import Batches, as_batch, as_batches, endless
@@ -74,7 +75,7 @@ class BilevelStep:
         n_train = positive_int("n_train", n_train)
         self._outer: OuterParams = {}
         if recipe.outer_model is not None:
-            self._outer = recipe.outer_model.init(n_train, like=self._theta)
+            self._outer = recipe.outer_model.init(self.problem.sizes(n_train), like=self._theta)
         rule = recipe.outer_optimizer
         self._outer_state = {name: rule.init(value) for name, value in self._outer.items()} if rule else {}
         self._outer_count = 0
@@ -94,6 +95,11 @@ class BilevelStep:
         """The outer parameters by name."""
         return dict(self._outer)
 
+    def hyperparameters(self, rows: object) -> dict[str, Tensor]:
+        """What the outer level now gives for these rows, such as their weights or their gamma."""
+        batch = as_batch(rows).to(self._theta)
+        return self.problem.hyperparameters(self._theta, self._outer, batch)
+
     @property
     def outer_due(self) -> bool:
         """Whether the next call will take an outer step and so needs an outer batch."""
@@ -109,7 +115,8 @@ class BilevelStep:
         if self.problem.changed_since_written():
             self._theta = self.problem.read()
             self._trajectory.clear()
-        loss = self._inner_step(as_batch(train_batch).to(self._theta))
+        batch = as_batch(train_batch).to(self._theta)
+        loss = self._inner_step(batch if self.recipe.transform is None else self.recipe.transform(batch))
         if not due:
             return StepReport(loss, None, skipped=False)
         outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
@@ -208,6 +215,8 @@ def train(
     max_steps: int = 1000,
     evaluate_every: int | None = None,
     patience: int | None = 20,
+    select_by: str = "log_loss",
+    watch: Callable[[BilevelStep], object] = lambda step: None,
     batch_size: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
@@ -221,13 +230,16 @@ def train(
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
         train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
         outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
-        selection_data: The same; with it, the state with the lowest log loss there is restored at the end.
+        selection_data: The same; with it, the state that is best there is restored at the end.
         recipe: The method.
         optimizer: The inner optimiser rule.
         max_steps: Inner steps at most.
         evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
             training data, but at least 10 steps.
         patience: Stop after so many looks without improvement; None never stops early.
+        select_by: What is best: the lowest ``"log_loss"``, or the lowest ``"error"`` as in many papers (a share of
+            wrong rows does not see over-confidence).
+        watch: Called with the step object after every `evaluate_every` steps, and after the last one.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
             results. A `DataLoader` shuffles by its own generator.
@@ -264,6 +276,7 @@ def train(
     positive_int("evaluate_every", evaluate_every)
     if patience is not None:
         positive_int("patience", patience)
+    score = _SCORES[one_of("select_by", select_by, _SCORES)]
     if recipe.is_bilevel and positive_int("max_steps", max_steps) < recipe.inner_steps:
         warnings.warn(
             f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
@@ -289,8 +302,9 @@ def train(
                 recorder.snapshot(count, step.outer_params)
             if count % evaluate_every == 0 or count == max_steps:
                 advance(count, f"loss {report.inner_loss:.4f}")
+                watch(step)
                 if selection is not None and best is not None:
-                    recorder.selection.append((count, selection_loss(module, selection)))
+                    recorder.selection.append((count, score(module, selection)))
                     best.consider(step, recorder.selection[-1][1])
                     if patience is not None and best.rounds_without_gain >= patience:
                         status = "stopped early"
@@ -321,6 +335,16 @@ def selection_loss(module: nn.Module, data: Batches) -> float:
     logits, y, weight = _predictions(module, data)
     loss = F.cross_entropy(logits.double(), y, reduction="none")
     return float(loss.mean() if weight is None else (loss * weight).sum() / weight.sum())
+
+
+def selection_error(module: nn.Module, data: Batches) -> float:
+    """The share of rows for which the network chooses a wrong class, weighted in the same way."""
+    logits, y, weight = _predictions(module, data)
+    wrong = (logits.argmax(dim=-1) != y).double()
+    return float(wrong.mean() if weight is None else (wrong * weight).sum() / weight.sum())
+
+
+_SCORES = {"log_loss": selection_loss, "error": selection_error}
 
 
 def _predictions(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -359,7 +383,7 @@ class _BestState:
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
         if not math.isfinite(self.loss):
             raise TrainingError(
-                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
+                f"The score on the selection data was never finite in {step.count} steps. Lower the learning "
                 "rate, or look for extreme values in the selection data."
             )
         step.problem.write(self._theta)

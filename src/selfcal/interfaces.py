@@ -15,7 +15,7 @@ from torch import Tensor
 
 from selfcal._checks import Float, Int, positive_int
 from selfcal._random import set_streams
-from selfcal._types import Batch, OuterParams, Output
+from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
 
 Loss = Callable[..., Tensor]
@@ -56,10 +56,17 @@ class OuterModel(ABC):
     """What the outer level owns: turns its parameters into the loss's hyperparameters, row by row."""
 
     provides: frozenset[str]
-    """The hyperparameters it gives. ``weight`` multiplies the loss; any other is a keyword of it."""
+    """What it gives: ``weight`` multiplies the rows' losses, ``penalty`` is added to their mean, anything else is
+    a keyword of the loss."""
+
+    reads_head: bool = False
+    """Whether it looks at the features that the network's head is given, or at the head's weight."""
+
+    layer: str | None = None
+    """The name of the linear layer that is the head; None for the network's last one."""
 
     @abstractmethod
-    def init(self, n_train: int, like: Tensor) -> OuterParams:
+    def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """The outer parameters before training, with the dtype and device of `like`."""
 
     @abstractmethod
@@ -69,6 +76,17 @@ class OuterModel(ABC):
     @abstractmethod
     def project(self, outer: OuterParams) -> OuterParams:
         """The nearest allowed parameters."""
+
+
+class BatchTransform(ABC):
+    """What is done to a training batch before the network sees it; draws from torch's random stream."""
+
+    provides: frozenset[str] = frozenset()
+    """The keywords of the loss that it gives, in `Batch.hyper`."""
+
+    @abstractmethod
+    def __call__(self, batch: Batch) -> Batch:
+        """The rows to train on instead."""
 
 
 class Objective(ABC):
@@ -222,6 +240,7 @@ class Recipe:
 
     name: str
     loss: Loss
+    transform: BatchTransform | None = None
     outer_model: OuterModel | None = None
     objective: Objective | None = None
     hypergradient: Hypergradient | None = None
@@ -244,12 +263,13 @@ class Recipe:
                 f"give all of {', '.join(_OUTER_LEVEL)}, or none."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
-        offered = self.outer_model.provides if self.outer_model is not None else frozenset()
-        accepted = {"weight", *(k.name for k in keywords)}
+        givers = (self.transform, self.outer_model)
+        offered = frozenset().union(*(giver.provides for giver in givers if giver is not None))
+        accepted = {"weight", "penalty", *(k.name for k in keywords)}
         required = {k.name for k in keywords if k.default is k.empty}
         if offered - accepted or required - offered:
             raise ConfigError(
-                f"Recipe {self.name!r}: the parts do not fit. The outer level offers "
+                f"Recipe {self.name!r}: the parts do not fit. Outer level and transform offer "
                 f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
                 f"and requires {', '.join(sorted(required)) or 'nothing'}."
             )
@@ -260,7 +280,7 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in (*_OUTER_LEVEL, "calibrator")}
+        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
         given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
@@ -279,6 +299,7 @@ class Recipe:
 
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
 _PARTS = {
+    "transform": BatchTransform,
     "outer_model": OuterModel,
     "objective": Objective,
     "hypergradient": Hypergradient,

@@ -6,17 +6,60 @@ sees one flat vector, whatever the network looks like.
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
+from selfcal._checks import in_range, positive_int
 from selfcal.errors import ConfigError
 from selfcal.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
+Rate = float | Callable[[int], float]
+"""A step size: a number, or a function of the number of the step (the first is 1) such as `StepDecay`."""
+
+
+@dataclass(frozen=True)
+class StepDecay:
+    """A step size that falls by a factor after given steps.
+
+    Args:
+        start: The step size before the first of them.
+        after: Numbers of steps, rising.
+        factor: What the step size is multiplied with after each of them.
+
+    Example:
+        >>> rate = StepDecay(0.1, after=(150, 250))
+        >>> [round(rate(step), 6) for step in (1, 150, 151, 300)]
+        [0.1, 0.1, 0.01, 0.001]
+    """
+
+    start: float
+    after: tuple[int, ...]
+    factor: float = 0.1
+
+    def __post_init__(self) -> None:
+        in_range("start", self.start, 0, open_low=True)
+        in_range("factor", self.factor, 0, open_low=True)
+        if list(self.after) != sorted({positive_int("after", step) for step in self.after}):
+            raise ConfigError(f"after must be rising numbers of steps; got {self.after!r}.")
+
+    def __call__(self, count: int) -> float:
+        """The size of step number `count`."""
+        return self.start * self.factor ** bisect.bisect_left(self.after, count)
+
+
+def _checked_rate(rate: Rate) -> None:
+    if not callable(rate):
+        in_range("lr", rate, 0, open_low=True)
+
+
+def _rate(rate: Rate, count: int) -> float:
+    return rate(count) if callable(rate) else rate
 
 
 @dataclass(frozen=True)
@@ -30,13 +73,13 @@ class SGD(OptimizerRule):
         tensor([0.5000, 2.0000])
     """
 
-    lr: float
+    lr: Rate
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        in_range("lr", self.lr, 0, open_low=True)
+        _checked_rate(self.lr)
         in_range("momentum", self.momentum, 0)
         in_range("weight_decay", self.weight_decay, 0)
         if self.nesterov and not self.momentum:
@@ -52,13 +95,13 @@ class SGD(OptimizerRule):
         if self.momentum:
             velocity = state[0].mul_(self.momentum).add_(direction)
             direction = direction.add(velocity, alpha=self.momentum) if self.nesterov else velocity
-        theta.sub_(direction, alpha=self.lr)
+        theta.sub_(direction, alpha=_rate(self.lr, count))
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """Linear in everything, so the adjoint does not depend on where the step was taken."""
-        to_direction = adjoint * -self.lr
+        to_direction = adjoint * -_rate(self.lr, step.count)
         to_grad, to_state = to_direction, step.state_after
         if self.momentum:
             to_velocity = to_direction * self.momentum if self.nesterov else to_direction
@@ -85,10 +128,10 @@ class NormalizedSGD(OptimizerRule):
         tensor([0.3500, 0.5500, 0.5000])
     """
 
-    lr: float
+    lr: Rate
 
     def __post_init__(self) -> None:
-        in_range("lr", self.lr, 0, open_low=True)
+        _checked_rate(self.lr)
 
     def init(self, theta: Tensor) -> State:
         """Nothing to remember."""
@@ -96,14 +139,14 @@ class NormalizedSGD(OptimizerRule):
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
         """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
-        theta.sub_(grad / self._size(grad)[0], alpha=self.lr)
+        theta.sub_(grad / self._size(grad)[0], alpha=_rate(self.lr, count))
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
         """The quotient rule: every coordinate also changes the mean the others are divided by."""
         size, moved = self._size(step.grad)
-        to_step = adjoint * -self.lr
+        to_step = adjoint * -_rate(self.lr, step.count)
         to_size = -(to_step * step.grad).sum() / size**2
         return adjoint, to_step / size + to_size * step.grad.sign() / moved, ()
 
@@ -129,14 +172,14 @@ class Adam(OptimizerRule):
         Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
     """
 
-    lr: float = 1e-3
+    lr: Rate = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     weight_decay: float = 0.0
     decoupled: bool = False
 
     def __post_init__(self) -> None:
-        in_range("lr", self.lr, 0, open_low=True)
+        _checked_rate(self.lr)
         in_range("eps", self.eps, 0, open_low=True)
         in_range("weight_decay", self.weight_decay, 0)
         if not all(0 <= beta < 1 for beta in self.betas):
@@ -159,7 +202,7 @@ class Adam(OptimizerRule):
             [square],
             [],
             [torch.tensor(float(count), device=theta.device)],
-            lr=self.lr,
+            lr=_rate(self.lr, count),
             beta1=self.betas[0],
             beta2=self.betas[1],
             weight_decay=self.weight_decay,
@@ -179,7 +222,8 @@ class Adam(OptimizerRule):
         mean, square = step.state_after
         root, correction = square.sqrt(), math.sqrt(1 - beta2**step.count)
         scale = root + self.eps * correction
-        size = -self.lr * correction / (1 - beta1**step.count)
+        rate = _rate(self.lr, step.count)
+        size = -rate * correction / (1 - beta1**step.count)
         to_mean = adjoint / scale
         to_square = (to_mean * mean).div_(scale).div_(root).nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
         if state_adjoints is None:
@@ -193,13 +237,13 @@ class Adam(OptimizerRule):
             grad = grad.add(step.theta, alpha=self.weight_decay)
         to_grad = (to_mean * (1 - beta1)).addcmul_(to_square, grad, value=2 * (1 - beta2))
         if self.weight_decay:
-            kept = 1 - self.lr * self.weight_decay
+            kept = 1 - rate * self.weight_decay
             to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=self.weight_decay)
         return to_theta, to_grad, (to_mean.mul_(beta1), to_square.mul_(beta2))
 
 
 def AdamW(  # noqa: N802 - named after the class it stands for
-    lr: float = 1e-3,
+    lr: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 1e-2,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from selfcal._checks import one_of
 from selfcal._random import streams_restored
-from selfcal._types import Batch, OuterParams, Output
+from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Evaluation, Problem, Recipe
 
@@ -41,6 +42,20 @@ class BilevelProblem(Problem):
         self._live = list(trainable.values())
         self._sizes = [p.numel() for p in self._live]
         self._written = self._versions()
+        model = recipe.outer_model
+        self._head_name, self._head = _head(module, None if model is None else model.layer)
+        self._reads_head = model is not None and model.reads_head
+        if self._reads_head and self._head is None:
+            raise ConfigError(
+                f"Recipe {recipe.name!r} looks at what the network's last linear layer is given; this network, a "
+                f"{type(module).__name__}, has no linear layer. End it with torch.nn.Linear(features, classes)."
+            )
+
+    def sizes(self, n_train: int) -> Sizes:
+        """How large the problem is."""
+        if self._head is None:
+            return Sizes(n_train)
+        return Sizes(n_train, self._head.out_features, self._head.in_features)
 
     def read(self) -> Tensor:
         """The module's parameters as one flat vector (a copy)."""
@@ -64,15 +79,16 @@ class BilevelProblem(Problem):
         """What the module says about the rows with its parameters at `theta`."""
         parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
         params = {name: part.view_as(p) for name, part, p in parts}
-        return _as_output(functional_call(self.module, params, (batch.x,)))
+        return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
-        """The mean over the rows of weight times loss."""
+        """The mean over the rows of weight times loss, and the penalty if there is one."""
         model = self.recipe.outer_model
-        hyper = {} if model is None else model(outer, output, batch)
-        weight = hyper.pop("weight", None)
+        hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
+        weight, penalty = hyper.get("weight"), hyper.get("penalty")
+        keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
-            values = self.recipe.loss(output.logits, batch.y, **hyper)
+            values = self.recipe.loss(output.logits, batch.y, **keywords)
         except IndexError:
             raise DataError(
                 f"Labels must be class codes below the number of logits, {output.logits.shape[1]}; got "
@@ -81,14 +97,14 @@ class BilevelProblem(Problem):
         for factor in (weight, batch.weight):
             if factor is not None:
                 values = values * factor
-        return values.mean()
+        return values.mean() if penalty is None else values.mean() + penalty
 
     def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
         """The training loss and its gradient at the module's own parameters, as plain training has it.
 
         The forward pass is the module's own, so that BatchNorm statistics move as they should.
         """
-        output = _as_output(self.module(batch.x))
+        output = self._observed(lambda: self.module(batch.x))
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
@@ -97,7 +113,41 @@ class BilevelProblem(Problem):
         """The outer loss, with the network in the mode it will predict in."""
         assert self.recipe.objective is not None
         with evaluating(self.module):
-            return self.recipe.objective(self.output(theta, batch), batch)
+            output = self.output(theta, batch)
+        lowest, highest = (int(code) for code in batch.y.aminmax())
+        if lowest < 0 or highest >= output.logits.shape[1]:
+            raise DataError(
+                f"Labels of the outer data must be class codes from 0 to {output.logits.shape[1] - 1}, one less than "
+                f"the network has logits; got {lowest if lowest < 0 else highest}."
+            )
+        return self.recipe.objective(output, batch)
+
+    def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
+        """What the outer model gives for these rows, with the network in the mode it will predict in."""
+        assert self.recipe.outer_model is not None
+        with torch.no_grad(), evaluating(self.module):
+            return self.recipe.outer_model(outer, self.output(theta, batch), batch)
+
+    def _observed(self, run: Callable[[], object]) -> Output:
+        """The output of a pass, with what the head was given if the outer model reads it."""
+        seen: list[tuple[Tensor, Tensor]] = []
+        watched: AbstractContextManager[object] = nullcontext()
+        if self._reads_head and self._head is not None:
+            watched = self._head.register_forward_pre_hook(
+                lambda head, given: seen.append((given[0], head.weight))
+            )
+        with watched:
+            logits = _as_logits(run())
+        if not self._reads_head:
+            return Output(logits)
+        fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[1]
+        if not fits:
+            raise ConfigError(
+                f"The head of the network must be called once in a pass, with a vector a row, and give the "
+                f"{logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. Name "
+                "the right one with the outer model's `layer`."
+            )
+        return Output(logits, *seen[0])
 
     @contextmanager
     def look_ahead(self) -> Iterator[None]:
@@ -132,8 +182,16 @@ def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
         return torch.cat([module(block) for block in blocks])[: len(x)]
 
 
-def _as_output(logits: object) -> Output:
+def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
+    """The linear layer of that name, or the last one if there is any."""
+    linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+    if name is None:
+        return list(linear.items())[-1] if linear else ("", None)
+    return one_of("layer", name, linear), linear[name]
+
+
+def _as_logits(logits: object) -> Tensor:
     if isinstance(logits, Tensor) and logits.ndim == 2:
-        return Output(logits)
+        return logits
     got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
     raise ConfigError(f"The network must return logits of shape (rows, classes); got {got}.")

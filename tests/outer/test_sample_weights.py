@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from selfcal._types import Batch, Output
+from selfcal._types import Batch, Output, Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.outer import SampleWeights
 
@@ -16,7 +16,7 @@ def batch(*index):
 @pytest.mark.parametrize("link", ["identity", "sigmoid"])
 def test_starts_at_a_half_everywhere(link):
     model = SampleWeights(link=link)
-    weights = model(model.init(5, LIKE), OUTPUT, batch(4, 0, 2))["weight"]
+    weights = model(model.init(Sizes(5), LIKE), OUTPUT, batch(4, 0, 2))["weight"]
     torch.testing.assert_close(weights, torch.full((3,), 0.5, dtype=torch.float64))
 
 

@@ -49,37 +49,53 @@ class OneStep(Hypergradient):
         with torch.no_grad():
             asked = asked_of_last_gradient(trajectory, adjoint)
             tangent = _TANGENTS[self.tangent](problem, last, asked)
-        logits = last.output.logits.detach().requires_grad_()
+        output = last.output.map(lambda part: part.detach().requires_grad_())
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
-            loss = problem.training_loss(Output(logits), leaves, last.batch)
-            (slope,) = torch.autograd.grad(loss, logits, create_graph=True)
+            loss = problem.training_loss(output, leaves, last.batch)
+            slopes = torch.autograd.grad(loss, _parts(output), create_graph=True, allow_unused=True)
+        moving = [
+            (s, t) for s, t in zip(slopes, _parts(tangent), strict=True) if s is not None and s.requires_grad
+        ]
         through = torch.autograd.grad(
-            slope, tuple(leaves.values()), tangent, allow_unused=True, materialize_grads=True
+            [slope for slope, _ in moving],
+            tuple(leaves.values()),
+            [along for _, along in moving],
+            allow_unused=True,
+            materialize_grads=True,
         )
         return value, plus(direct, dict(zip(leaves, through, strict=True)))
 
 
-def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> Tensor:
+def _parts(output: Output) -> list[Tensor]:
+    return [part for part in output if part is not None]
+
+
+def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> Output:
     """The exact derivative of the step's output when the parameters move along `direction`."""
     step.rewind()
     try:
         with forward_ad.dual_level():
             theta = forward_ad.make_dual(step.theta, direction)
-            tangent = forward_ad.unpack_dual(problem.output(theta, step.batch).logits).tangent
+            return problem.output(theta, step.batch).map(_tangent)
     except NotImplementedError as error:
         raise ConfigError(
             f'A layer of the network has no forward-mode rule ({error}). Use OneStep(tangent="difference").'
         ) from None
-    return torch.zeros_like(step.output.logits) if tangent is None else tangent
 
 
-def _difference(problem: Problem, step: InnerStep, direction: Tensor) -> Tensor:
+def _tangent(part: Tensor) -> Tensor:
+    value, tangent = forward_ad.unpack_dual(part)
+    return torch.zeros_like(value) if tangent is None else tangent
+
+
+def _difference(problem: Problem, step: InnerStep, direction: Tensor) -> Output:
     """The same to first order in the length of the step."""
     epsilon = difference_step(step.theta, direction, order=1)
     step.rewind()
-    ahead = problem.output(step.theta.add(direction, alpha=epsilon), step.batch).logits
-    return (ahead - step.output.logits).div_(epsilon)
+    ahead = problem.output(step.theta.add(direction, alpha=epsilon), step.batch)
+    here = iter(_parts(step.output))
+    return ahead.map(lambda part: (part - next(here)).div_(epsilon))
 
 
 _TANGENTS = {"difference": _difference, "forward": _forward_mode}

@@ -8,6 +8,7 @@ from selfcal.losses.brier import brier
 from selfcal.losses.calibration_error import mdca, soft_ece
 from selfcal.losses.cross_entropy import cross_entropy
 from selfcal.losses.focal import flsd, focal
+from selfcal.losses.mixed import mixed_cross_entropy
 from selfcal.losses.mmce import mmce, weighted_mmce
 from selfcal.losses.module import LossModule
 from selfcal.losses.penalties import entropy_regularized, lp_norm
@@ -26,6 +27,7 @@ __all__ = [
     "lp_norm",
     "margin_label_smoothing",
     "mdca",
+    "mixed_cross_entropy",
     "mmce",
     "soft_avuc",
     "soft_ece",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from selfcal._checks import in_range, one_of
-from selfcal._types import Batch, OuterParams, Output
+from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import DataError
 from selfcal.interfaces import OuterModel
 
@@ -26,7 +26,7 @@ class SampleWeights(OuterModel):
     Example:
         >>> import torch
         >>> weights = SampleWeights()
-        >>> outer = weights.init(4, like=torch.zeros(()))
+        >>> outer = weights.init(Sizes(n_train=4), like=torch.zeros(()))
         >>> batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]), index=torch.tensor([3, 0]))
         >>> weights(outer, Output(torch.zeros(2, 2)), batch)
         {'weight': tensor([0.5000, 0.5000])}
@@ -45,9 +45,9 @@ class SampleWeights(OuterModel):
         one_of("link", self.link, ("identity", "sigmoid"))
         in_range("start", self.start, 0, 1 if self.link == "identity" else 0.999, open_low=True)
 
-    def init(self, n_train: int, like: Tensor) -> OuterParams:
-        """`n_train` equal weights."""
-        start = torch.full((n_train,), self.start, dtype=like.dtype, device=like.device)
+    def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
+        """Equal weights, one for each training row."""
+        start = torch.full((sizes.n_train,), self.start, dtype=like.dtype, device=like.device)
         return {"weight": start if self.link == "identity" else start.logit()}
 
     def values(self, outer: OuterParams) -> Tensor:

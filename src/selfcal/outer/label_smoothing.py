@@ -1,0 +1,64 @@
+"""How much of each class's label is spread over all classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range, positive_int
+from selfcal._types import Batch, OuterParams, Output, Sizes
+from selfcal.errors import ConfigError, DataError
+from selfcal.interfaces import OuterModel
+
+MOST = 0.5
+
+
+@dataclass(frozen=True)
+class LabelSmoothing(OuterModel):
+    """A share in [0, 0.5] for each class: that much of the label of its rows is spread over all classes.
+
+    Args:
+        start: Every share before training.
+        n_classes: How many classes; by default the network's last linear layer tells.
+
+    Example:
+        >>> import torch
+        >>> smoothing = LabelSmoothing(start=0.1)
+        >>> outer = smoothing.init(Sizes(n_train=100, n_classes=3), like=torch.zeros(()))
+        >>> smoothing(outer, Output(torch.zeros(2, 3)), Batch(torch.zeros(2, 1), torch.tensor([0, 1])))
+        {'smoothing': tensor([0.1000, 0.1000])}
+    """
+
+    start: float = 0.05
+    n_classes: int | None = None
+    provides = frozenset({"smoothing"})
+
+    def __post_init__(self) -> None:
+        in_range("start", self.start, 0, MOST)
+        if self.n_classes is not None:
+            positive_int("n_classes", self.n_classes)
+
+    def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
+        """Equal shares, one for each class."""
+        n_classes = self.n_classes or sizes.n_classes
+        if n_classes is None:
+            raise ConfigError(
+                "The network has no linear layer that tells how many classes there are; "
+                "give LabelSmoothing(n_classes=...)."
+            )
+        return {"smoothing": torch.full((n_classes,), self.start, dtype=like.dtype, device=like.device)}
+
+    def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """The share of each row's class."""
+        if int(batch.y.max()) >= len(outer["smoothing"]):
+            raise DataError(
+                f"Labels must be class codes below the number of classes, {len(outer['smoothing'])}; got "
+                f"{int(batch.y.max())}."
+            )
+        return {"smoothing": outer["smoothing"][batch.y]}
+
+    def project(self, outer: OuterParams) -> OuterParams:
+        """Back into [0, 0.5]."""
+        return {"smoothing": outer["smoothing"].clamp(0, MOST)}

@@ -1,0 +1,52 @@
+"""What can be done to a training batch before the network sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from selfcal._checks import in_range
+from selfcal._types import Batch
+from selfcal.interfaces import BatchTransform
+
+
+@dataclass(frozen=True)
+class Mixup(BatchTransform):
+    """Every row is mixed with another of its batch, ``x = s x_i + (1 - s) x_j``.
+
+    There is one share s a batch, drawn from Beta(α, α). The loss is told the other row's label and the share:
+    `losses.mixed_cross_entropy`. Sample weights are mixed like the rows.
+
+    Args:
+        alpha: How thorough the mixing is; 1 makes all shares alike probable, near 0 rows stay nearly as they are.
+
+    Example:
+        >>> import torch
+        >>> x, y = torch.eye(4), torch.arange(4)
+        >>> mixed = Mixup(alpha=1.0)(Batch(x, y))
+        >>> bool(torch.allclose(mixed.x.sum(dim=1), torch.ones(4))), sorted(mixed.hyper)
+        (True, ['other', 'share'])
+
+    Reference:
+        Zhang, Cisse, Dauphin and Lopez-Paz, mixup: beyond empirical risk minimization, 2018.
+        Thulasidasan, Chennupati, Bilmes, Bhattacharya and Michalak, On mixup training: improved calibration and
+        predictive uncertainty for deep neural networks, 2019.
+    """
+
+    alpha: float = 1.0
+    provides = frozenset({"other", "share"})
+
+    def __post_init__(self) -> None:
+        in_range("alpha", self.alpha, 0, open_low=True)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The mixed rows; `index` stays that of the first row of each pair."""
+        beta = torch.tensor(float(self.alpha), dtype=torch.float64)
+        share = float(torch.distributions.Beta(beta, beta).sample())
+        partner = torch.randperm(len(batch.y)).to(batch.y.device)
+        weight = None if batch.weight is None else torch.lerp(batch.weight[partner], batch.weight, share)
+        told = {"other": batch.y[partner], "share": batch.x.new_tensor(share)}
+        return replace(
+            batch, x=torch.lerp(batch.x[partner], batch.x, share), weight=weight, hyper=batch.hyper | told
+        )
