@@ -1,0 +1,232 @@
+"""Contracts of every outer model: it fits a loss, its parameters start and stay where they may be, and the cheap
+hypergradient through it is the exact one."""
+
+import inspect
+
+import pytest
+import torch
+from torch import nn
+
+from selfcal import Batch, BilevelStep, Output, losses, models, outer, recipes
+from selfcal._types import Sizes
+from selfcal.errors import ConfigError, DataError
+from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
+from selfcal.interfaces import OuterModel, Recipe
+from selfcal.objectives import ConfidenceBCE
+from selfcal.optimizers import SGD, Adam
+
+LOSS_FOR = {
+    "gamma": losses.focal,
+    "smoothing": losses.label_smoothing,
+    "weight": losses.cross_entropy,
+    "penalty": losses.cross_entropy,
+}
+MODELS = [getattr(outer, name)() for name in outer.__all__]
+SIZES = Sizes(n_train=12, n_classes=3, n_features=5)
+LIKE = torch.zeros((), dtype=torch.float64)
+
+
+def some_rows(n, *, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 4, generator=generator, dtype=torch.float64)
+    return Batch(x, torch.randint(3, (n,), generator=generator), torch.arange(n))
+
+
+def some_output(n, *, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (n, 3), (n, 5), (3, 5)
+    return Output(*(torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in shapes))
+
+
+def recipe_with(model, hypergradient=None, **parts):
+    (given,) = model.provides
+    return Recipe(
+        name="under_test",
+        loss=LOSS_FOR[given],
+        outer_model=model,
+        objective=ConfidenceBCE(),
+        hypergradient=hypergradient or OneStep(),
+        **{"outer_optimizer": SGD(lr=1.0), **parts},
+    )
+
+
+def network():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+def test_every_model_is_one():
+    assert all(isinstance(model, OuterModel) for model in MODELS)
+    assert inspect.isabstract(OuterModel)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+class TestContract:
+    def test_it_gives_what_it_provides_for_each_row_or_for_all(self, model):
+        rows = some_rows(6)
+        given = model(model.init(SIZES, LIKE), some_output(6), rows)
+        assert set(given) == model.provides
+        assert all(value.shape in ((), (6,)) and value.dtype == LIKE.dtype for value in given.values())
+
+    def test_rows_in_another_order_get_the_same(self, model):
+        rows, output, order = some_rows(6), some_output(6), torch.tensor([3, 0, 5, 1, 4, 2])
+        other_rows = Batch(rows.x[order], rows.y[order], rows.index[order])
+        other_output = Output(output.logits[order], output.features[order], output.head)
+        params = model.init(SIZES, LIKE)
+        (value,), (other) = model(params, output, rows).values(), model(params, other_output, other_rows)
+        (other,) = other.values()
+        torch.testing.assert_close(other, value if value.ndim == 0 else value[order])
+
+    def test_the_start_is_allowed_and_projecting_twice_is_projecting_once(self, model):
+        start = model.init(SIZES, LIKE)
+        assert all(torch.equal(model.project(start)[name], value) for name, value in start.items())
+        wild = {name: value + 10 * torch.sin(torch.arange(value.numel())).view_as(value) for name, value in start.items()}
+        once = model.project(wild)
+        assert all(torch.equal(model.project(once)[name], value) for name, value in once.items())
+
+    def test_cheap_hypergradients_equal_the_exact_one(self, model):
+        moved = []
+        for strategy in (Unrolled(), OneStep(tangent="forward"), OneStep(), FiniteDifference()):
+            step = BilevelStep(network(), SGD(lr=0.5), recipe_with(model, strategy), n_train=12)
+            before = step.outer_params
+            step(some_rows(12), some_rows(9, seed=2))
+            moved.append({name: value - before[name] for name, value in step.outer_params.items()})
+        assert any(bool((value != 0).any()) for value in moved[0].values())
+        for other in moved[1:]:
+            for name, value in moved[0].items():
+                torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-9)
+
+    def test_the_exact_hypergradient_is_the_slope_of_the_outer_loss_after_the_step(self, model):
+        """By central differences, parameter by parameter; the outer loss sees the parameters through the step only."""
+        recipe, rule = recipe_with(model, Unrolled()), SGD(lr=0.5)
+        train, held_out = some_rows(12), some_rows(9, seed=2)
+        start = model.init(SIZES, LIKE)
+
+        def after(params):
+            step = BilevelStep(network(), rule, recipe, n_train=12)
+            step._outer = params
+            step(train, held_out)
+            return step.problem.outer(step.problem.read(), params, held_out)
+
+        step = BilevelStep(network(), rule, recipe_with(model, Unrolled(), outer_optimizer=SGD(lr=1e-3)), n_train=12)
+        step(train, held_out)
+        for name, value in start.items():
+            slope = (value - step.outer_params[name]) / 1e-3
+            for place in range(0, value.numel(), 4):
+                bump = torch.zeros_like(value).view(-1)
+                bump[place] = 1e-5
+                up, down = (after({**start, name: value + sign * bump.view_as(value)}) for sign in (1, -1))
+                assert slope.view(-1)[place].item() == pytest.approx(float(up - down) / 2e-5, abs=1e-6)
+
+    def test_it_leaves_nothing_in_the_network(self, model):
+        module = network()
+        names, hooks = list(module.state_dict()), len(module[2]._forward_pre_hooks)
+        step = BilevelStep(module, Adam(lr=0.01), recipe_with(model), n_train=12)
+        for _ in range(3):
+            step(some_rows(12), some_rows(9, seed=2))
+        assert list(module.state_dict()) == names
+        assert len(module[2]._forward_pre_hooks) == hooks
+
+
+class TestGammaNet:
+    def test_gamma_is_one_at_the_start_whatever_the_features(self):
+        for sizes in (SIZES, Sizes(9, n_classes=7, n_features=2), Sizes(9, n_classes=2, n_features=1)):
+            features = torch.randn(20, sizes.n_features, generator=torch.Generator().manual_seed(0)).double() * 30
+            net = outer.GammaNet()
+            gamma = net(net.init(sizes, LIKE), Output(torch.zeros(20, 2), features), some_rows(20))["gamma"]
+            torch.testing.assert_close(gamma, torch.ones(20, dtype=torch.float64))
+
+    def test_the_formula(self):
+        net, output = outer.GammaNet(directions=2, temperature=0.1), some_output(4)
+        params = {"directions": torch.randn(5, 2).double(), "unit": torch.randn(5).double()}
+        attention = torch.softmax(output.features @ params["directions"], dim=1)
+        expected = ((attention @ params["directions"].T) @ params["unit"]).abs() / 0.1
+        torch.testing.assert_close(net(params, output, some_rows(4))["gamma"], expected)
+
+    def test_no_gradient_flows_through_gamma_into_the_network(self):
+        features = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+        net = outer.GammaNet()
+        gamma = net(net.init(SIZES, LIKE), Output(torch.zeros(4, 3), features), some_rows(4))["gamma"]
+        assert not gamma.requires_grad
+
+    def test_without_a_training_step_nothing_reaches_it(self):
+        """The outer loss sees A and W through the network only: as the step gets small, so does their gradient."""
+        sizes = []
+        for lr in (1e-2, 1e-4):
+            step = BilevelStep(network(), SGD(lr=lr), recipe_with(outer.GammaNet()), n_train=12)
+            before = step.outer_params
+            step(some_rows(12), some_rows(9, seed=2))
+            sizes.append(max(float((step.outer_params[k] - before[k]).abs().max()) for k in before))
+        assert sizes[1] == pytest.approx(sizes[0] / 100, rel=0.05)
+
+    @pytest.mark.parametrize("n_classes", [10, 100])
+    def test_it_adds_less_than_one_percent_to_resnet_18(self, n_classes):
+        module = models.resnet18(n_classes)
+        step = BilevelStep(module, SGD(lr=0.1), recipe_with(outer.GammaNet()), n_train=12)
+        added = sum(value.numel() for value in step.outer_params.values())
+        assert 0 < added < 0.01 * sum(p.numel() for p in module.parameters())
+
+    def test_a_network_without_a_linear_layer(self):
+        module = nn.Sequential(nn.Conv1d(1, 3, 4), nn.Flatten())
+        with pytest.raises(ConfigError, match="a Sequential, has no linear layer. End it with torch.nn.Linear"):
+            BilevelStep(module, SGD(lr=0.1), recipe_with(outer.GammaNet()), n_train=12)
+
+    def test_a_network_whose_last_linear_layer_is_not_its_head(self):
+        class TwoHeads(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.head = nn.Linear(4, 3)
+                self.spare = nn.Linear(4, 7)
+
+            def forward(self, x):
+                return self.head(x)
+
+        rows = some_rows(12)
+        step = BilevelStep(TwoHeads().double(), SGD(lr=0.1), recipe_with(outer.GammaNet()), n_train=12)
+        with pytest.raises(ConfigError, match="'spare' was called 0 times. Name the right one with .* `layer`"):
+            step(rows, rows)
+        with pytest.raises(ConfigError, match=r"layer must be one of .*head.*spare.*got 'haed'"):
+            BilevelStep(TwoHeads(), SGD(lr=0.1), recipe_with(outer.GammaNet(layer="haed")), n_train=12)
+        named = recipe_with(outer.GammaNet(layer="head"))
+        step = BilevelStep(TwoHeads().double(), SGD(lr=0.1), named, n_train=12)
+        step(rows, rows)
+        assert step.hyperparameters(rows)["gamma"].shape == (12,)
+
+
+def test_the_penalty_is_part_of_the_training_loss():
+    module = network()
+    step = BilevelStep(module, SGD(lr=0.1), recipe_with(outer.UnitL2(start=0.3)), n_train=12)
+    plain = losses.cross_entropy(module(some_rows(12).x), some_rows(12).y).mean()
+    expected = float(plain + 0.3 * module[2].weight.square().sum())
+    assert step(some_rows(12), some_rows(9)).inner_loss == pytest.approx(expected)
+
+
+def test_label_smoothing_needs_to_know_the_classes():
+    with pytest.raises(ConfigError, match=r"give LabelSmoothing\(n_classes=...\)"):
+        outer.LabelSmoothing().init(Sizes(n_train=5), LIKE)
+    assert len(outer.LabelSmoothing(n_classes=4).init(Sizes(n_train=5), LIKE)["smoothing"]) == 4
+    model = outer.LabelSmoothing()
+    with pytest.raises(DataError, match="below the number of classes, 3; got 3"):
+        model(model.init(SIZES, LIKE), some_output(2), Batch(torch.zeros(2, 1), torch.tensor([0, 3])))
+
+
+@pytest.mark.parametrize(
+    ("build", "wording"),
+    [
+        (lambda: outer.GammaNet(temperature=0), "temperature"),
+        (lambda: outer.GammaNet(directions=0), "directions"),
+        (lambda: outer.Gamma(start=-1), "start"),
+        (lambda: outer.UnitL2(start=-1), "start"),
+        (lambda: outer.LabelSmoothing(start=0.7), "start"),
+    ],
+    ids=["temperature", "directions", "gamma", "decay", "smoothing"],
+)
+def test_settings_out_of_range(build, wording):
+    with pytest.raises(ConfigError, match=wording):
+        build()
+
+
+def test_an_unknown_class_in_the_outer_set():
+    step = BilevelStep(network(), SGD(lr=0.1), recipes.bo4sc(inner_steps=1), n_train=12)
+    with pytest.raises(DataError, match="outer data must be class codes from 0 to 2, .* got 3"):
+        step(some_rows(12), (some_rows(2).x, torch.tensor([0, 3])))
