@@ -1,9 +1,13 @@
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
+from torch.func import functional_call
 
 from selfcal.errors import ConfigError
-from selfcal.models import mlp
+from selfcal.models import mlp, resnet18, resnet50, vgg16
+
+IMAGE_NETWORKS = pytest.mark.parametrize("network", [resnet18, resnet50, vgg16])
 
 
 def test_shapes_and_dropout():
@@ -20,3 +24,99 @@ def test_no_hidden_layer_is_logistic_regression():
 def test_bad_settings(settings):
     with pytest.raises(ConfigError):
         mlp(3, 2, **settings)
+
+
+@pytest.mark.parametrize(
+    ("network", "known"),
+    [(resnet18, 11_173_962), (resnet50, 23_520_842), (vgg16, 14_728_266)],
+    ids=["resnet18", "resnet50", "vgg16"],
+)
+def test_parameter_counts_at_full_width(network, known):
+    """Table 7 of H.-L. Sun et al., NeuralFuse, NeurIPS 2024, column CIFAR-10."""
+    with torch.device("meta"):
+        assert sum(p.numel() for p in network().parameters()) == known
+
+
+@IMAGE_NETWORKS
+@pytest.mark.parametrize("size", [28, 29, 32, 33, 64])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_any_image_size_and_one_linear_head(network, size, channels):
+    module = network(7, width=4, channels=channels)
+    assert module(torch.zeros(2, channels, size, size)).shape == (2, 7)
+    linear = [layer for layer in module.modules() if isinstance(layer, nn.Linear)]
+    assert linear == [list(module.modules())[-1]]
+
+
+@IMAGE_NETWORKS
+@pytest.mark.parametrize("settings", [{"width": 0}, {"width": 2.5}, {"channels": 0}, {"n_classes": 1}])
+def test_bad_settings_of_image_networks(network, settings):
+    with pytest.raises(ConfigError, match=f"{next(iter(settings))} must be a whole number"):
+        network(**settings)
+
+
+@IMAGE_NETWORKS
+def test_a_row_is_predicted_alike_however_the_images_lie_in_memory(network):
+    module = network(width=4).eval().double()
+    x = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    torch.testing.assert_close(module(x), module(x.contiguous(memory_format=torch.channels_last)))
+    torch.testing.assert_close(module(x)[1:], module(x[1:]))
+
+
+@pytest.fixture(params=["training", "evaluating"])
+def at(request):
+    """A loss of the flat parameters of a network, its logits, and a point and a direction to look at it from."""
+
+    def make(network):
+        torch.manual_seed(8)
+        module = network(3, width=4, channels=1).double()
+        x, y = torch.randn(4, 1, 28, 28, dtype=torch.float64), torch.tensor([0, 1, 2, 0])
+        for layer in module.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.momentum = 1.0  # one pass and its statistics fit the data, as they do after training
+        module(x)
+        module.train(request.param == "training")
+        shapes = {name: p.shape for name, p in module.named_parameters()}
+        theta = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+        direction = torch.randn_like(theta) * theta.abs().mean()
+
+        def logits(flat):
+            parts = flat.split([shape.numel() for shape in shapes.values()])
+            named = {
+                name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
+            }
+            return functional_call(module, named, (x,))
+
+        return logits, lambda flat: nn.functional.cross_entropy(logits(flat), y), theta, direction
+
+    return make
+
+
+def central_difference(function, theta, direction, step=1e-9):
+    """A step so small that hardly a unit crosses its kink."""
+    return (function(theta + step * direction) - function(theta - step * direction)) / (2 * step)
+
+
+@IMAGE_NETWORKS
+def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(network, at):
+    """Reverse, forward and second derivatives along a direction, against differences of the one below."""
+    logits, loss, theta, direction = at(network)
+
+    def gradient(flat):
+        flat = flat.detach().requires_grad_()
+        return torch.autograd.grad(loss(flat), flat)[0]
+
+    first = gradient(theta)
+    torch.testing.assert_close(
+        first @ direction, central_difference(loss, theta, direction), rtol=1e-3, atol=1e-6
+    )
+
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(logits(forward_ad.make_dual(theta, direction))).tangent
+    expected = central_difference(logits, theta, direction).detach()
+    torch.testing.assert_close(tangent, expected, rtol=1e-3, atol=1e-5)
+
+    flat = theta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(flat), flat, create_graph=True)
+    (second,) = torch.autograd.grad(slope @ direction, flat)
+    difference = central_difference(gradient, theta, direction)
+    assert (second - difference).norm() < 1e-2 * difference.norm()
