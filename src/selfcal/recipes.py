@@ -7,24 +7,31 @@ from collections.abc import Callable
 from selfcal import calibrators, losses
 from selfcal._checks import boolean, one_of
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Calibrator, Hypergradient, Loss, Recipe
+from selfcal.interfaces import Calibrator, Hypergradient, Loss, Objective, OuterModel, Recipe
 from selfcal.losses.module import fixed, name_of
-from selfcal.objectives import ConfidenceBCE
-from selfcal.optimizers import NormalizedSGD
-from selfcal.outer import SampleWeights
+from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
+from selfcal.optimizers import Adam, NormalizedSGD
+from selfcal.outer import GammaNet, SampleWeights, UnitL2
+from selfcal.transforms import Mixup
 
 __all__ = [
     "Recipe",
     "bo4sc",
     "brier",
+    "ce_dece",
+    "ce_sece",
     "entropy",
     "flsd",
     "focal",
+    "gamma_net",
+    "gamma_net_dece",
+    "gamma_net_sece",
     "isoreg",
     "label_smoothing",
     "lp_norm",
     "mbls",
     "mdca",
+    "mixup",
     "mmce",
     "named",
     "names",
@@ -102,6 +109,11 @@ def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) 
     return with_loss(loss, "mmce", alpha=alpha, bandwidth=bandwidth)
 
 
+def mixup(*, alpha: float = 1.0) -> Recipe:
+    """Rows are mixed in pairs, and so are their labels."""
+    return Recipe(name="mixup", loss=losses.mixed_cross_entropy, transform=Mixup(alpha=alpha))
+
+
 def mdca(*, alpha: float = 1.0) -> Recipe:
     """The distance between how often classes come in a batch and how often they are said to has a price."""
     return with_loss(losses.mdca, alpha=alpha)
@@ -163,10 +175,74 @@ def bo4sc(
     )
 
 
+def gamma_net_sece(*, bandwidth: float = 0.01, outer_lr: float = 1e-4, every: int = 1) -> Recipe:
+    """FL_γ-SECE: focal loss with γ by sample from a γ-Net that minimises the smooth ECE.
+
+    Args:
+        bandwidth: Of the kernel of the smooth ECE.
+        outer_lr: Step size of Adam on the γ-Net.
+        every: Training steps for each outer step.
+
+    Example:
+        >>> gamma_net_sece().outer_model
+        GammaNet(directions=None, temperature=0.01, layer=None, seed=0)
+
+    Reference:
+        Towards unbiased calibration using meta-regularization (anonymous submission).
+    """
+    return _meta(
+        "gamma_net_sece", losses.focal, GammaNet(), SECE(bandwidth=bandwidth), outer_lr=outer_lr, every=every
+    )
+
+
+def gamma_net_dece(*, n_bins: int = 15, outer_lr: float = 1e-4, every: int = 1) -> Recipe:
+    """FL_γ-DECE: as `gamma_net_sece`, with the differentiable binned ECE."""
+    return _meta(
+        "gamma_net_dece", losses.focal, GammaNet(), DECE(n_bins=n_bins), outer_lr=outer_lr, every=every
+    )
+
+
+def gamma_net(*, outer_lr: float = 1e-4, every: int = 1) -> Recipe:
+    """FL_γ: as `gamma_net_sece`, with the log loss."""
+    return _meta("gamma_net", losses.focal, GammaNet(), NLL(), outer_lr=outer_lr, every=every)
+
+
+def ce_dece(*, n_bins: int = 15, outer_lr: float = 1e-4, every: int = 1) -> Recipe:
+    """CE-DECE: an L2 coefficient for each unit of the head, learned so that log loss and binned ECE fall."""
+    objective = NLL() + DECE(n_bins=n_bins)
+    return _meta("ce_dece", losses.cross_entropy, UnitL2(), objective, outer_lr=outer_lr, every=every)
+
+
+def ce_sece(*, bandwidth: float = 0.01, outer_lr: float = 1e-4, every: int = 1) -> Recipe:
+    """CE-SECE: as `ce_dece`, with the smooth ECE."""
+    objective = NLL() + SECE(bandwidth=bandwidth)
+    return _meta("ce_sece", losses.cross_entropy, UnitL2(), objective, outer_lr=outer_lr, every=every)
+
+
+def _meta(
+    name: str, loss: Loss, outer_model: OuterModel, objective: Objective, *, outer_lr: float, every: int
+) -> Recipe:
+    """An outer step after every few batches, through the last training step, by Adam."""
+    return Recipe(
+        name=name,
+        loss=loss,
+        outer_model=outer_model,
+        objective=objective,
+        hypergradient=OneStep(),
+        outer_optimizer=Adam(lr=outer_lr),
+        inner_steps=every,
+    )
+
+
 _NAMED: dict[str, Callable[[], Recipe]] = {
     "standard": standard,
     "isoreg": isoreg,
     "bo4sc": bo4sc,
+    "gamma_net_sece": gamma_net_sece,
+    "gamma_net_dece": gamma_net_dece,
+    "gamma_net": gamma_net,
+    "ce_dece": ce_dece,
+    "ce_sece": ce_sece,
     "focal": focal,
     "flsd": flsd,
     "label_smoothing": label_smoothing,
@@ -174,6 +250,7 @@ _NAMED: dict[str, Callable[[], Recipe]] = {
     "lp_norm": lp_norm,
     "entropy": entropy,
     "brier": brier,
+    "mixup": mixup,
     "mmce": mmce,
     "mdca": mdca,
     "soft_ece": soft_ece,
