@@ -1,6 +1,6 @@
 import torch
 
-from selfcal.losses._rows import root
+from selfcal._top_label import root
 
 
 def test_root_is_flat_where_its_slope_would_be_infinite():
