@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from selfcal._checks import Float, Int, positive_int
+from selfcal._checks import Float, Int, in_range, positive_int
 from selfcal._random import set_streams
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
@@ -90,10 +90,61 @@ class BatchTransform(ABC):
 
 
 class Objective(ABC):
-    """What the outer level minimises: a scalar of the network's output on the outer data."""
+    """What the outer level minimises: a scalar of the network's output on the outer data.
+
+    Objectives add up, each at a price: ``NLL() + 0.5 * DECE()``.
+    """
 
     @abstractmethod
     def __call__(self, output: Output, batch: Batch) -> Tensor: ...
+
+    def __add__(self, other: Objective) -> WeightedSum:
+        return WeightedSum((self, other), (1.0, 1.0))
+
+    def __mul__(self, weight: float) -> WeightedSum:
+        return WeightedSum((self,), (weight,))
+
+    def __rmul__(self, weight: float) -> WeightedSum:
+        return self * weight
+
+
+@dataclass(frozen=True, repr=False)
+class WeightedSum(Objective):
+    """Several objectives in one, each times its weight; ``NLL() + 0.5 * DECE()`` writes it.
+
+    Sums within it are spread out, so that equal sums are equal however they came about.
+    """
+
+    terms: tuple[Objective, ...]
+    weights: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        objectives = all(isinstance(term, Objective) for term in self.terms)
+        if not objectives or not len(self.terms) == len(self.weights) > 0:
+            raise ConfigError(
+                "A sum must have objectives as terms and one weight for each; got "
+                f"terms={self.terms!r}, weights={self.weights!r}. Write it as NLL() + 0.5 * DECE()."
+            )
+        parts = [
+            (part, float(in_range("the weight of an objective", weight, 0)) * factor)
+            for term, weight in zip(self.terms, self.weights, strict=True)
+            for part, factor in (term._parts() if isinstance(term, WeightedSum) else [(term, 1.0)])
+        ]
+        object.__setattr__(self, "terms", tuple(part for part, _ in parts))
+        object.__setattr__(self, "weights", tuple(weight for _, weight in parts))
+
+    def __call__(self, output: Output, batch: Batch) -> Tensor:
+        """The weighted sum of the terms' values."""
+        return torch.stack([weight * term(output, batch) for term, weight in self._parts()]).sum()
+
+    def __repr__(self) -> str:
+        """As it would be written."""
+        alone = len(self.terms) == 1
+        shown = (f"{w} * {term!r}" if alone or w != 1 else repr(term) for term, w in self._parts())
+        return " + ".join(shown)
+
+    def _parts(self) -> list[tuple[Objective, float]]:
+        return list(zip(self.terms, self.weights, strict=True))
 
 
 class Problem(ABC):

@@ -7,13 +7,9 @@ from scipy.special import softmax
 from sklearn.metrics import log_loss
 
 from selfcal import objectives
-from selfcal._types import Batch, Output
 from selfcal.errors import ConfigError
 from selfcal.objectives import ConfidenceBCE, smooth_max
-
-
-def batch(y, weight=None):
-    return Batch(torch.zeros(len(y), 1), y, None, weight)
+from tests.objectives.batches import value
 
 
 @given(n_classes=st.integers(2, 400), seed=st.integers(0, 2**16), spread=st.floats(0, 50, allow_nan=False))
@@ -42,33 +38,8 @@ def test_equals_the_log_loss_of_being_right():
     logits, y = 3 * generator.normal(size=(200, 4)), generator.integers(0, 4, 200)
     probs = softmax(logits, axis=1)
     expected = log_loss(probs.argmax(1) == y, probs.max(axis=1))
-    got = ConfidenceBCE(beta=1e5)(Output(torch.from_numpy(logits)), batch(torch.from_numpy(y)))
+    got = value(ConfidenceBCE(beta=1e5), torch.from_numpy(logits), torch.from_numpy(y))
     assert got.item() == pytest.approx(expected, rel=1e-6)
-
-
-def test_gradient_in_float64():
-    logits = torch.randn(
-        6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True
-    )
-    rows = batch(torch.tensor([0, 1, 2, 0, 1, 2]))
-    assert torch.autograd.gradcheck(lambda z: ConfidenceBCE()(Output(z), rows), logits)
-
-
-@pytest.mark.parametrize("size", [0.0, 1e4])
-def test_saturated_logits_stay_finite(size):
-    logits = (size * torch.eye(3)).requires_grad_()
-    for y in ([0, 1, 2], [1, 2, 0]):
-        loss = ConfidenceBCE()(Output(logits), batch(torch.tensor(y)))
-        (grad,) = torch.autograd.grad(loss, logits)
-        assert loss.isfinite()
-        assert grad.isfinite().all()
-
-
-def test_weight_two_is_the_row_twice():
-    logits, y = torch.randn(5, 3, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1])
-    twice = torch.tensor([0, 0, 1, 2, 3, 4])
-    weighted = ConfidenceBCE()(Output(logits), batch(y, torch.tensor([2.0, 1, 1, 1, 1])))
-    torch.testing.assert_close(weighted, ConfidenceBCE()(Output(logits[twice]), batch(y[twice])))
 
 
 def test_bad_beta():

@@ -29,19 +29,7 @@ def is_label(logits: Tensor, y: Tensor) -> Tensor:
     return torch.arange(logits.shape[-1], device=y.device) == y[:, None]
 
 
-def top(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The confidence in the chosen class, and whether that class is right (which carries no gradient)."""
-    confidence, choice = torch.softmax(logits, dim=-1).max(dim=-1)
-    return confidence, choice == y
-
-
 def entropy(logits: Tensor) -> Tensor:
     """The entropy of each row's probabilities, in nats."""
     log_probs = torch.log_softmax(logits, dim=-1)
     return -(log_probs.exp() * log_probs).sum(dim=-1)
-
-
-def root(square: Tensor) -> Tensor:
-    """The square root; below machine precision it is a flat zero, where its own slope would be infinite."""
-    visible = square > torch.finfo(square.dtype).eps ** 2
-    return torch.where(visible, square, 1.0).sqrt() * visible

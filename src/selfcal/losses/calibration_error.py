@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range, one_of, positive_int
-from selfcal.losses._rows import Hyper, hyper, is_label, root, top
+from selfcal._checks import in_range, one_of
+from selfcal._top_label import bin_shares, root, top
+from selfcal.losses._rows import Hyper, hyper, is_label
 from selfcal.losses.cross_entropy import cross_entropy
 
 
@@ -78,8 +79,7 @@ def soft_ece(
     in_range("temperature", temperature, 0, open_low=True)
     one_of("norm", norm, ("l1", "l2"))
     confidence, right = top(logits, y)
-    centres = (torch.arange(positive_int("n_bins", n_bins)).to(confidence) + 0.5) / n_bins
-    shares = torch.softmax(-((confidence[:, None] - centres) ** 2) / temperature, dim=-1) / len(y)
+    shares = bin_shares(confidence, n_bins, temperature) / len(y)
     gaps = shares.T @ (right.to(confidence) - confidence)
     if norm == "l1":
         error = gaps.abs().sum()

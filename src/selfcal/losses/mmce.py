@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
-from selfcal.errors import DataError
-from selfcal.losses._rows import Hyper, hyper, root, top
+from selfcal._top_label import kernel_norm, pairs
+from selfcal.losses._rows import Hyper, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 
 
@@ -37,11 +36,9 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
         Kumar, Sarawagi and Jain, Trainable calibration measures for neural networks from kernel mean
         embeddings, 2018; the kernel is theirs, the price ours.
     """
-    confidence, right = _pairs(logits, y)
+    confidence, right = pairs(logits, y)
     residuals = (right.to(confidence) - confidence) / len(y)
-    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * _kernel_norm(
-        residuals, confidence, bandwidth
-    )
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * kernel_norm(residuals, confidence, bandwidth)
 
 
 def weighted_mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.4) -> Tensor:
@@ -68,25 +65,7 @@ def weighted_mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: f
     Reference:
         Kumar, Sarawagi and Jain, as for `mmce`.
     """
-    confidence, right = _pairs(logits, y)
+    confidence, right = pairs(logits, y)
     alike = torch.where(right, right.sum(), (~right).sum())
     residuals = (right.to(confidence) - confidence) / alike
-    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * _kernel_norm(
-        residuals, confidence, bandwidth
-    )
-
-
-def _pairs(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Confidence and correctness of a batch that has pairs of rows to compare."""
-    if len(y) < 2:
-        raise DataError(
-            f"MMCE compares pairs of rows and needs at least two in a batch; got {len(y)}. "
-            "Use a larger batch size, or drop_last=True in the DataLoader."
-        )
-    return top(logits, y)
-
-
-def _kernel_norm(residuals: Tensor, confidence: Tensor, bandwidth: float) -> Tensor:
-    distance = (confidence[:, None] - confidence).abs()
-    kernel = torch.exp(-distance / in_range("bandwidth", bandwidth, 0, open_low=True))
-    return root(residuals @ kernel @ residuals)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * kernel_norm(residuals, confidence, bandwidth)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from selfcal._checks import in_range
-from selfcal.losses._rows import Hyper, entropy, hyper, top
+from selfcal._top_label import top
+from selfcal.losses._rows import Hyper, entropy, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 
 SMALLEST_SUM = 1e-5

@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from selfcal._checks import in_range
+from selfcal._top_label import known_labels
 from selfcal._types import Batch, Output
 from selfcal.interfaces import Objective
+from selfcal.objectives._rows import mean_over_rows
 
 WORST_GAP = 0.009
 
@@ -62,9 +64,10 @@ class ConfidenceBCE(Objective):
             in_range("beta", self.beta, 0, open_low=True)
 
     def __call__(self, output: Output, batch: Batch) -> Tensor:
-        """The mean over the rows, weighted by the rows' own sample weights if they have any."""
+        """The mean over the rows."""
         confidence = smooth_max(torch.softmax(output.logits, dim=-1), self.beta)
         eps = torch.finfo(confidence.dtype).eps
-        correct = (output.logits.argmax(dim=-1) == batch.y).to(confidence.dtype)
+        y = known_labels(output.logits, batch.y)
+        correct = (output.logits.argmax(dim=-1) == y).to(confidence.dtype)
         loss = F.binary_cross_entropy(confidence.clamp(eps, 1 - eps), correct, reduction="none")
-        return loss.mean() if batch.weight is None else (loss * batch.weight).sum() / batch.weight.sum()
+        return mean_over_rows(loss, batch)
