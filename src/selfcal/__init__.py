@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from selfcal.classifier import SelfCalibratedClassifier
     from selfcal.engine import BilevelStep, TrainingResult, train
     from selfcal.history import History
+    from selfcal.image_batches import ImageBatches
     from selfcal.interfaces import Recipe
     from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
@@ -40,6 +41,7 @@ _HOME = {
     "BilevelStep": "engine",
     "CalibratedModel": "calibrated_model",
     "History": "history",
+    "ImageBatches": "image_batches",
     "Output": "_types",
     "Predictions": "predictions",
     "Recipe": "interfaces",
@@ -56,6 +58,7 @@ __all__ = [
     "BilevelStep",
     "CalibratedModel",
     "History",
+    "ImageBatches",
     "Output",
     "Predictions",
     "Recipe",
