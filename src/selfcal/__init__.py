@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from selfcal.classifier import SelfCalibratedClassifier
     from selfcal.engine import BilevelStep, TrainingResult, train
     from selfcal.history import History
+    from selfcal.image_batches import ImageBatches
     from selfcal.interfaces import Recipe
     from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
@@ -41,6 +42,7 @@ _HOME = {
     "BilevelStep": "engine",
     "CalibratedModel": "calibrated_model",
     "History": "history",
+    "ImageBatches": "image_batches",
     "Output": "_types",
     "Predictions": "predictions",
     "Recipe": "interfaces",
@@ -57,6 +59,7 @@ __all__ = [
     "BilevelStep",
     "CalibratedModel",
     "History",
+    "ImageBatches",
     "Output",
     "Predictions",
     "Recipe",

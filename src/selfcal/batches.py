@@ -62,21 +62,9 @@ class TensorBatches:
         self.n_rows = same_length(x=x, y=y, weight=weight)
         if not self.n_rows:
             raise DataError("Expected at least one row of data; got none.")
-        if (
-            y.is_floating_point()
-            or y.is_complex()
-            or y.dtype == torch.bool
-            or y.ndim != 1
-            or bool((y < 0).any())
-        ):
-            raise DataError(
-                "y must be a vector of class codes 0, 1, 2, ... of an integer type; got "
-                f"{str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
-                f"{'' if y.ndim != 1 else f', starting with {y[:3].tolist()}'}. Try y.long()."
-            )
         if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all() and weight.any()):
             raise DataError("Sample weights must be finite, not negative and not all zero.")
-        self._rows = Batch(x, y.long(), torch.arange(self.n_rows, device=x.device), weight)
+        self._rows = Batch(x, class_codes(y), torch.arange(self.n_rows, device=x.device), weight)
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)
         self._seed = seed
 
@@ -88,11 +76,32 @@ class TensorBatches:
         if len(self) == 1:
             yield self._rows
             return
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + number)
-        order = torch.randperm(self.n_rows, generator=generator).to(self._rows.x.device)
-        for rows in order.tensor_split(len(self)):
+        for places in shuffled_rows(self.n_rows, len(self), pass_generator(self._seed, number)):
+            rows = places.to(self._rows.x.device)
             weight = None if self._rows.weight is None else self._rows.weight[rows]
             yield Batch(self._rows.x[rows], self._rows.y[rows], rows, weight)
+
+
+def class_codes(y: Tensor) -> Tensor:
+    """The labels as int64 if they are a vector of class codes 0, 1, 2, ..."""
+    whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
+    if whole and y.ndim == 1 and bool((y >= 0).all()):
+        return y.long()
+    raise DataError(
+        "y must be a vector of class codes 0, 1, 2, ... of an integer type; got "
+        f"{str(y.dtype).removeprefix('torch.')} of shape {tuple(y.shape)}"
+        f"{'' if y.ndim != 1 else f', starting with {y[:3].tolist()}'}. Try y.long()."
+    )
+
+
+def pass_generator(seed: int, number: int) -> torch.Generator:
+    """A random stream for one pass over the data, the same whatever is drawn elsewhere."""
+    return torch.Generator().manual_seed(seed * 1_000_003 + number)
+
+
+def shuffled_rows(n_rows: int, n_batches: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+    """The places of the rows in a random order, cut into batches that are equal to within a row."""
+    return torch.randperm(n_rows, generator=generator).tensor_split(n_batches)
 
 
 class LoaderBatches:
