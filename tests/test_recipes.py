@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from selfcal import Recipe, SelfCalibratedClassifier, calibrators, losses, recipes
+from selfcal import Recipe, SelfCalibratedClassifier, calibrators, losses, outer, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import CalibrationWarning, ConfigError, DataError
 
@@ -38,9 +38,11 @@ def test_every_post_hoc_method_works_in_the_classifier(name):
 
 
 OWN_LOSS = [name for name in recipes.names() if recipes.named(name).loss is not losses.cross_entropy]
+META = ["gamma_net_sece", "gamma_net_dece", "gamma_net", "ce_dece", "ce_sece"]
+FIXED_LOSS = [name for name in OWN_LOSS if name not in (*META, "mixup")]
 
 
-@pytest.mark.parametrize("name", OWN_LOSS)
+@pytest.mark.parametrize("name", dict.fromkeys([*OWN_LOSS, *META]))
 def test_every_method_with_a_loss_of_its_own_works_in_the_classifier(name):
     X, y = Blobs(std=1.7).sample(400, seed=0)
     clf = SelfCalibratedClassifier(name, batch_size=64, max_epochs=30, random_state=0).fit(X, y)
@@ -49,7 +51,7 @@ def test_every_method_with_a_loss_of_its_own_works_in_the_classifier(name):
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", OWN_LOSS)
+@pytest.mark.parametrize("name", FIXED_LOSS)
 def test_settings_reach_the_loss_and_share_its_defaults(name):
     make = getattr(recipes, name)
     loss = make().loss
@@ -90,7 +92,23 @@ def test_misspelt_name_gets_a_hint():
         recipes.named("bo4cs")
 
 
+@pytest.mark.parametrize("name", META)
+def test_meta_recipes_are_those_of_the_papers_table(name):
+    recipe = getattr(recipes, name)(outer_lr=0.5, every=3)
+    assert recipe.name == name
+    assert (recipe.outer_optimizer.lr, recipe.inner_steps) == (0.5, 3)
+    focal = name.startswith("gamma_net")
+    assert recipe.loss is (losses.focal if focal else losses.cross_entropy)
+    assert isinstance(recipe.outer_model, outer.GammaNet if focal else outer.UnitL2)
+    error = {"sece": "SECE", "dece": "DECE"}.get(name.rpartition("_")[2], "")
+    assert error in repr(recipe.objective)
+    assert ("NLL" in repr(recipe.objective)) == (not focal or name == "gamma_net")
+
+
 def test_settings_reach_their_parts():
+    assert recipes.gamma_net_sece(bandwidth=0.2).objective.bandwidth == 0.2
+    assert recipes.gamma_net_dece(n_bins=9).objective.n_bins == 9
+    assert recipes.mixup(alpha=0.3).transform.alpha == 0.3
     recipe = recipes.bo4sc(inner_steps=3, outer_lr=0.5, beta=7.0, link="sigmoid", normalize=True)
     assert recipe.inner_steps == 3
     assert recipe.outer_optimizer.lr == 0.5

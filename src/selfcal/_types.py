@@ -46,7 +46,7 @@ class Output(NamedTuple):
     """What the network says about a batch.
 
     `features` is what its last linear layer, the head, was given, and `head` that layer's weight; they are there
-    if the outer model reads them.
+    if the outer model reads them. Features are data to the training loss: no gradient flows through them.
     """
 
     logits: Tensor
@@ -54,8 +54,9 @@ class Output(NamedTuple):
     head: Tensor | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Output:
-        """The same with every part changed."""
-        return Output(change(self.logits), *(None if part is None else change(part) for part in self[1:]))
+        """The same with the parts changed that gradients flow through."""
+        head = None if self.head is None else change(self.head)
+        return Output(change(self.logits), self.features, head)
 
     def detach(self) -> Output:
         """The same without a graph."""

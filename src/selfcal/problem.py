@@ -114,12 +114,6 @@ class BilevelProblem(Problem):
         assert self.recipe.objective is not None
         with evaluating(self.module):
             output = self.output(theta, batch)
-        lowest, highest = (int(code) for code in batch.y.aminmax())
-        if lowest < 0 or highest >= output.logits.shape[1]:
-            raise DataError(
-                f"Labels of the outer data must be class codes from 0 to {output.logits.shape[1] - 1}, one less than "
-                f"the network has logits; got {lowest if lowest < 0 else highest}."
-            )
         return self.recipe.objective(output, batch)
 
     def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
@@ -134,7 +128,9 @@ class BilevelProblem(Problem):
         watched: AbstractContextManager[object] = nullcontext()
         if self._reads_head and self._head is not None:
             watched = self._head.register_forward_pre_hook(
-                lambda head, given: seen.append((given[0], head.weight))
+                lambda head, given: seen.append(
+                    (given[0].detach(), head.weight.clone())
+                )  # `write` is in place
             )
         with watched:
             logits = _as_logits(run())

@@ -38,7 +38,9 @@ class FiniteDifference(Hypergradient):
         for sign in (1, -1):
             last.rewind()
             with torch.enable_grad():
-                loss = problem.inner(last.theta.add(asked, alpha=sign * epsilon), leaves, last.batch)
+                ahead = problem.output(last.theta.add(asked, alpha=sign * epsilon), last.batch)
+                output = ahead._replace(features=last.output.features)
+                loss = problem.training_loss(output, leaves, last.batch)
             grads = torch.autograd.grad(
                 loss, tuple(leaves.values()), allow_unused=True, materialize_grads=True
             )

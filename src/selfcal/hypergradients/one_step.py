@@ -68,7 +68,7 @@ class OneStep(Hypergradient):
 
 
 def _parts(output: Output) -> list[Tensor]:
-    return [part for part in output if part is not None]
+    return [output.logits] if output.head is None else [output.logits, output.head]
 
 
 def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> Output:

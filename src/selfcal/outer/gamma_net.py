@@ -17,9 +17,9 @@ class GammaNet(OuterModel):
     """γ-Net: attention over k learned directions, then one linear unit.
 
     With x the features that the network's head is given, ``p = softmax(x A)``, ``x̃ = p Aᵀ`` and ``γ = |x̃ W| / τ``. It
-    lives beside the network, during training only. The features are taken as they are: no gradient of the training
-    loss flows through γ into the network, which would otherwise learn to make its own loss easy. A starts as random
-    directions and W so that γ is one for every row.
+    lives beside the network, during training only. No gradient of the training loss flows through γ into the network,
+    which would otherwise learn to make its own loss easy. A starts as random directions and W so that γ is one for
+    every row.
 
     Args:
         directions: How many directions, k; by default as many as classes.
@@ -65,7 +65,7 @@ class GammaNet(OuterModel):
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """A gamma for each row."""
         assert output.features is not None
-        attention = torch.softmax(output.features.detach() @ outer["directions"], dim=-1)
+        attention = torch.softmax(output.features @ outer["directions"], dim=-1)
         return {"gamma": (attention @ (outer["directions"].T @ outer["unit"])).abs() / self.temperature}
 
     def project(self, outer: OuterParams) -> OuterParams:
