@@ -59,8 +59,13 @@ def reference_dece(p, y, w, *, n_bins, bin_temperature, accuracy_temperature):
 
 
 def numpy_rows(weighted):
-    logits, y = rows(n=60, k=4)
-    w = np.random.default_rng(2).uniform(0, 3, 60) if weighted else np.ones(60)
+    """Sure rows are wrong and unsure ones right: gaps of one sign would add up to the same in any bins."""
+    logits, _ = rows(n=60, k=4)
+    confidence, choice = torch.softmax(logits, dim=1).max(dim=1)
+    generator = np.random.default_rng(2)
+    right = torch.from_numpy(generator.uniform(size=60)) < 1.2 - confidence
+    y = torch.where(right, choice, (choice + 1) % 4)
+    w = generator.uniform(0, 3, 60) if weighted else np.ones(60)
     return logits, y, torch.from_numpy(w), torch.softmax(logits, dim=1).numpy(), y.numpy(), w
 
 
@@ -155,12 +160,13 @@ class TestDECE:
 
     def test_a_confidence_on_an_edge_belongs_to_both_sides_alike(self):
         """With two bins and 3/4 in the middle of the upper one, the odds of the lower are exp(-1 / 4T)."""
-        logits, y = LOGITS_OF_3_4.double().repeat(2, 1), torch.tensor([0, 1])
-        logits[1] = 0.0  # confidence 1/2, on the edge; it is wrong
+        logits, y = LOGITS_OF_3_4.double().repeat(3, 1), torch.tensor([0, 0, 1])
+        logits[2] = 0.0  # confidence 1/2, on the edge; it is wrong
         got = value(DECE(n_bins=2, bin_temperature=0.25, accuracy_temperature=0), logits, y).item()
         in_lower = sigmoid(-1.0)
-        lower, upper = in_lower * 0.25 - 0.5 * 0.5, (1 - in_lower) * 0.25 - 0.5 * 0.5
-        assert got == pytest.approx((abs(lower) + abs(upper)) / 2)
+        lower, upper = (2 * share * 0.25 - 0.5 * 0.5 for share in (in_lower, 1 - in_lower))
+        assert lower < 0 < upper
+        assert got == pytest.approx((upper - lower) / 3)
 
     def test_the_stated_share_of_a_bin(self):
         from selfcal._top_label import bin_shares
