@@ -100,7 +100,7 @@ class TestContract:
                 torch.testing.assert_close(other[name], value, rtol=1e-4, atol=1e-9)
 
     def test_the_exact_hypergradient_is_the_slope_of_the_outer_loss_after_the_step(self, model):
-        """By central differences, parameter by parameter; the outer loss sees the parameters through the step only."""
+        """By central differences; the outer loss sees the parameters through the step only."""
         recipe, rule = recipe_with(model, Unrolled()), SGD(lr=0.5)
         train, held_out = some_rows(12), some_rows(9, seed=2)
         start = model.init(SIZES, LIKE)

@@ -48,15 +48,13 @@ class OneStep(Hypergradient):
         last = trajectory.steps[-1]
         with torch.no_grad():
             asked = asked_of_last_gradient(trajectory, adjoint)
-            tangent = _TANGENTS[self.tangent](problem, last, asked)
+            tangents = _TANGENTS[self.tangent](problem, last, asked)
         output = last.output.map(lambda part: part.detach().requires_grad_())
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
             loss = problem.training_loss(output, leaves, last.batch)
             slopes = torch.autograd.grad(loss, _parts(output), create_graph=True, allow_unused=True)
-        moving = [
-            (s, t) for s, t in zip(slopes, _parts(tangent), strict=True) if s is not None and s.requires_grad
-        ]
+        moving = [(s, t) for s, t in zip(slopes, tangents, strict=True) if s is not None and s.requires_grad]
         through = torch.autograd.grad(
             [slope for slope, _ in moving],
             tuple(leaves.values()),
@@ -71,13 +69,13 @@ def _parts(output: Output) -> list[Tensor]:
     return [output.logits] if output.head is None else [output.logits, output.head]
 
 
-def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> Output:
-    """The exact derivative of the step's output when the parameters move along `direction`."""
+def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> list[Tensor]:
+    """The exact derivatives of the step's output when the parameters move along `direction`."""
     step.rewind()
     try:
         with forward_ad.dual_level():
             theta = forward_ad.make_dual(step.theta, direction)
-            return problem.output(theta, step.batch).map(_tangent)
+            return [_tangent(part) for part in _parts(problem.output(theta, step.batch))]
     except NotImplementedError as error:
         raise ConfigError(
             f'A layer of the network has no forward-mode rule ({error}). Use OneStep(tangent="difference").'
@@ -89,13 +87,13 @@ def _tangent(part: Tensor) -> Tensor:
     return torch.zeros_like(value) if tangent is None else tangent
 
 
-def _difference(problem: Problem, step: InnerStep, direction: Tensor) -> Output:
+def _difference(problem: Problem, step: InnerStep, direction: Tensor) -> list[Tensor]:
     """The same to first order in the length of the step."""
     epsilon = difference_step(step.theta, direction, order=1)
     step.rewind()
     ahead = problem.output(step.theta.add(direction, alpha=epsilon), step.batch)
-    here = iter(_parts(step.output))
-    return ahead.map(lambda part: (part - next(here)).div_(epsilon))
+    pairs = zip(_parts(ahead), _parts(step.output), strict=True)
+    return [(there - here).div_(epsilon) for there, here in pairs]
 
 
 _TANGENTS = {"difference": _difference, "forward": _forward_mode}
