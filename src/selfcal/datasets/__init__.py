@@ -1,4 +1,4 @@
-"""Generated classification problems with a known posterior, and stratified splits."""
+"""Generated classification problems with a known posterior, stratified splits, and image sets from files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from selfcal.datasets._base import Feature, GenerativeDataset
 from selfcal.datasets._split import Part, ThreeWaySplit, stratified_split, three_way_split
 from selfcal.datasets.blobs import Blobs
 from selfcal.datasets.blood_alcohol import BloodAlcohol
+from selfcal.datasets.images import ImageSet, load_images
 from selfcal.datasets.spirals import Spirals
 
 __all__ = [
@@ -13,9 +14,11 @@ __all__ = [
     "BloodAlcohol",
     "Feature",
     "GenerativeDataset",
+    "ImageSet",
     "Part",
     "Spirals",
     "ThreeWaySplit",
+    "load_images",
     "paper_datasets",
     "stratified_split",
     "three_way_split",
