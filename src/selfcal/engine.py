@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfcal._checks import one_of, positive_int
+from selfcal._checks import positive_int
 from selfcal._random import stream_states, streams_restored
 from selfcal._types import Batch, OuterParams
 from selfcal.batches import Batches, as_batch, as_batches, endless
@@ -215,7 +215,6 @@ def train(
     max_steps: int = 1000,
     evaluate_every: int | None = None,
     patience: int | None = 20,
-    select_by: str = "log_loss",
     watch: Callable[[BilevelStep], object] = lambda step: None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -230,15 +229,13 @@ def train(
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
         train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
         outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
-        selection_data: The same; with it, the state that is best there is restored at the end.
+        selection_data: The same; with it, the state with the lowest log loss there is restored at the end.
         recipe: The method.
         optimizer: The inner optimiser rule.
         max_steps: Inner steps at most.
         evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
             training data, but at least 10 steps.
         patience: Stop after so many looks without improvement; None never stops early.
-        select_by: What is best: the lowest ``"log_loss"``, or the lowest ``"error"`` as in many papers (a share of
-            wrong rows does not see over-confidence).
         watch: Called with the step object after every `evaluate_every` steps, and after the last one.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
@@ -276,7 +273,6 @@ def train(
     positive_int("evaluate_every", evaluate_every)
     if patience is not None:
         positive_int("patience", patience)
-    score = _SCORES[one_of("select_by", select_by, _SCORES)]
     if recipe.is_bilevel and positive_int("max_steps", max_steps) < recipe.inner_steps:
         warnings.warn(
             f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
@@ -304,7 +300,7 @@ def train(
                 advance(count, f"loss {report.inner_loss:.4f}")
                 watch(step)
                 if selection is not None and best is not None:
-                    recorder.selection.append((count, score(module, selection)))
+                    recorder.selection.append((count, selection_loss(module, selection)))
                     best.consider(step, recorder.selection[-1][1])
                     if patience is not None and best.rounds_without_gain >= patience:
                         status = "stopped early"
@@ -332,22 +328,12 @@ def train(
 
 def selection_loss(module: nn.Module, data: Batches) -> float:
     """The mean log loss of the network's probabilities, weighted by the rows' sample weights."""
-    logits, y, weight = _predictions(module, data)
+    logits, y, weight = held_out_logits(module, data)
     loss = F.cross_entropy(logits.double(), y, reduction="none")
     return float(loss.mean() if weight is None else (loss * weight).sum() / weight.sum())
 
 
-def selection_error(module: nn.Module, data: Batches) -> float:
-    """The share of rows for which the network chooses a wrong class, weighted in the same way."""
-    logits, y, weight = _predictions(module, data)
-    wrong = (logits.argmax(dim=-1) != y).double()
-    return float(wrong.mean() if weight is None else (wrong * weight).sum() / weight.sum())
-
-
-_SCORES = {"log_loss": selection_loss, "error": selection_error}
-
-
-def _predictions(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
+def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
     """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in."""
     like = next(module.parameters())
     with torch.no_grad(), evaluating(module):
@@ -360,7 +346,7 @@ def _predictions(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tens
 
 
 def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:
-    logits, y, weight = _predictions(module, data)
+    logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
     return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
 
@@ -383,7 +369,7 @@ class _BestState:
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
         if not math.isfinite(self.loss):
             raise TrainingError(
-                f"The score on the selection data was never finite in {step.count} steps. Lower the learning "
+                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
                 "rate, or look for extreme values in the selection data."
             )
         step.problem.write(self._theta)

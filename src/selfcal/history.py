@@ -23,7 +23,7 @@ class History:
         outer_step: The inner step after which each outer step was taken.
         outer_loss: The outer loss at each outer step.
         selection_step: The inner step at which the selection data was looked at.
-        selection_loss: Its mean log loss then, or whatever else the state was selected by.
+        selection_loss: Its mean log loss then.
         snapshot_step: The inner step of each kept snapshot of the outer parameters.
         snapshots: The outer parameters then, by name, stacked along the first axis; thinned out evenly to
             64 MB (two and the latest are kept in any case).

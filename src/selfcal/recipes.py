@@ -222,14 +222,18 @@ def ce_sece(*, bandwidth: float = 0.01, outer_lr: float = 1e-4, every: int = 1) 
 def _meta(
     name: str, loss: Loss, outer_model: OuterModel, objective: Objective, *, outer_lr: float, every: int
 ) -> Recipe:
-    """An outer step after every few batches, through the last training step, by Adam."""
+    """An outer step after every few batches, through the last training step, by Adam.
+
+    Hypergradients shrink with the inner step size, often tenfold at once: Adam's memory of their size must be short,
+    or the outer level stands still for the next thousand steps.
+    """
     return Recipe(
         name=name,
         loss=loss,
         outer_model=outer_model,
         objective=objective,
         hypergradient=OneStep(),
-        outer_optimizer=Adam(lr=outer_lr),
+        outer_optimizer=Adam(lr=outer_lr, betas=(0.9, 0.99)),
         inner_steps=every,
     )
 

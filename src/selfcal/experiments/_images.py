@@ -1,0 +1,276 @@
+"""Training image networks by many recipes on equal terms, and judging them on the same test images."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selfcal import BilevelStep, ImageBatches, Recipe, __version__, calibrators, datasets, metrics, models, train
+from selfcal._checks import Float, Int
+from selfcal.datasets import ImageSet
+from selfcal.engine import held_out_logits
+from selfcal.errors import ConfigError
+from selfcal.experiments._runner import Results, Row, run_units
+from selfcal.optimizers import SGD, StepDecay
+
+UNIT = ("dataset", "network", "run", "seed")
+"""What a unit of work is named by, in its rows too."""
+
+PARTS = (0.8, 0.1, 0.1)
+"""Shares of the training images: for training, for the outer level or a calibrator, and for choosing a state."""
+
+SWEPT_BINS = (10, 20, 50, 100, 200, 500, 1000)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How large an experiment is.
+
+    Attributes:
+        dataset: A name that `datasets.load_images` knows.
+        networks: Functions of `models` by name, with their width.
+        epochs: Passes over the training images; the step size falls tenfold after 3/7 and 5/7 of them.
+        seeds: How many seeds.
+        rows: Training images to use, of which eight in ten are trained on; None for all.
+        test_rows: Test images for the curves over epochs; tables use all of them.
+        every: Training steps for each outer step.
+        augment: Whether images are cropped and flipped at random.
+        choose: Which state is judged: that of the lowest ``"error"`` on the selection rows, or the ``"last"``.
+    """
+
+    dataset: str
+    networks: Mapping[str, int]
+    epochs: int
+    seeds: int
+    rows: int | None = None
+    test_rows: int = 10_000
+    every: int = 1
+    augment: bool = True
+    choose: str = "error"
+    batch_size: int = 128
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+
+
+@dataclass(frozen=True)
+class ImageExperiment:
+    """A paper's methods, at some size, on images in some folder."""
+
+    name: str
+    profile: Profile
+    recipes: Mapping[str, Recipe]
+    data_dir: Path
+
+    def units(self) -> list[tuple[Any, ...]]:
+        """One training run each."""
+        return [
+            (self.profile.dataset, network, run, seed)
+            for seed in range(self.profile.seeds)
+            for network in self.profile.networks
+            for run in self.recipes
+        ]
+
+    def protocol(self) -> dict[str, Any]:
+        """What rows must have in common to stand in one results file; more seeds may come later."""
+        return {
+            "experiment": self.name,
+            "version": __version__,
+            "profile": {name: value for name, value in asdict(self.profile).items() if name != "seeds"},
+            "recipes": {run: repr(recipe) for run, recipe in self.recipes.items()},
+        }
+
+    def run(self, out: Path, *, jobs: int, title: str) -> list[Row]:
+        """All rows; those that `out` holds already are not run again."""
+        _images(self.profile.dataset, self.data_dir)  # fails here, not in a worker, if there are no images
+        results = Results(out / "results.json", self.protocol())
+        work = functools.partial(run_unit, self)
+        return run_units(work, self.units(), results, jobs=jobs, title=title, key=UNIT)
+
+    def hours(self) -> float:
+        """How long it would take on this machine, from a few training steps of each network."""
+        data = _Data.of(self.profile, _images(self.profile.dataset, self.data_dir), seed=0)
+        seconds = 0.0
+        for network in self.profile.networks:
+            for recipe in self.recipes.values():
+                module = self._module(network, data)
+                step = BilevelStep(module, SGD(lr=0.01, momentum=0.9), recipe, n_train=data.train.n_rows)
+                batch, outer = (next(part.one_pass(0)) for part in (data.train, data.outer))
+                step(batch, outer)
+                started = time.perf_counter()
+                for _ in range(2):
+                    step(batch, outer)
+                seconds += (time.perf_counter() - started) / 2 * len(data.train) * self.profile.epochs
+        return seconds * self.profile.seeds / 3600
+
+    def _module(self, network: str, data: _Data, seed: int = 0) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            build = getattr(models, network)
+            width = self.profile.networks[network]
+            module: nn.Module = build(data.n_classes, width=width, channels=data.channels)
+        return module.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@dataclass(frozen=True)
+class _Data:
+    """The parts of an image set in batches."""
+
+    train: ImageBatches
+    outer: ImageBatches
+    selection: ImageBatches
+    test: ImageBatches
+    curve: ImageBatches
+    n_classes: int
+    channels: int
+
+    @classmethod
+    def of(cls, profile: Profile, images: ImageSet, seed: int) -> _Data:
+        """Training images divided by the seed, class by class; the test images are the same for all."""
+        n = profile.rows or len(images.y_train)
+        sizes = [int(share * n) for share in PARTS]
+        rows = datasets.stratified_split(images.y_train, sizes, seed=seed)
+        x, y, batch_size = images.x_train, images.y_train, profile.batch_size
+        train = ImageBatches(
+            x[rows[0]], y[rows[0]], batch_size=batch_size, seed=seed, augment=profile.augment
+        )
+        same = {"batch_size": batch_size, "mean": train.mean, "std": train.std}
+        curve = slice(profile.test_rows)
+        return cls(
+            train,
+            ImageBatches(x[rows[1]], y[rows[1]], seed=seed + 1, **same),
+            ImageBatches(x[rows[2]], y[rows[2]], shuffle=False, **same),
+            ImageBatches(images.x_test, images.y_test, shuffle=False, **same),
+            ImageBatches(images.x_test[curve], images.y_test[curve], shuffle=False, **same),
+            int(y.max()) + 1,
+            x.shape[1],
+        )
+
+
+@dataclass
+class _Watch:
+    """Looks at the network after every epoch: keeps states worth judging, and curves for the figures."""
+
+    data: _Data
+    learns_gamma: bool
+    states: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+    _best: dict[str, float] = field(default_factory=dict)
+
+    def __call__(self, step: BilevelStep) -> None:
+        module = step.problem.module
+        y, probs = predictions(module, self.data.selection)
+        scores = {
+            "log_loss": metrics.log_loss(y, probs),
+            "error": float((probs.argmax(axis=1) != y).mean()),
+            "last": -float(step.count),
+        }
+        for name, score in scores.items():
+            if score < self._best.get(name, np.inf):
+                self._best[name] = score
+                self.states[name] = copy.deepcopy(module.state_dict())
+        y, probs = predictions(module, self.data.curve)
+        self._note(ece=100 * metrics.expected_calibration_error(y, probs), error=100 * (probs.argmax(1) != y).mean())
+        if self.learns_gamma:
+            gamma = torch.cat([step.hyperparameters(b)["gamma"] for b in self.data.curve.one_pass(0)]).double()
+            self._note(gamma_mean=float(gamma.mean()), gamma_sd=float(gamma.std()))
+
+    def _note(self, **values: float) -> None:
+        for name, value in values.items():
+            self.curves.setdefault(name, []).append(float(value))
+
+
+def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...]) -> list[Row]:
+    """Train one network by one recipe; plain training is also judged early-stopped and with a temperature."""
+    dataset, network, run, seed = unit
+    profile, recipe = experiment.profile, experiment.recipes[run]
+    data = _Data.of(profile, _images(dataset, experiment.data_dir), seed)
+    module = experiment._module(network, data, seed)
+    model = recipe.outer_model
+    watch = _Watch(data, learns_gamma=model is not None and "gamma" in model.provides)
+    epoch = len(data.train)
+    falls = tuple(max(1, epoch * profile.epochs * share // 7) for share in (3, 5))
+    result = train(
+        module,
+        data.train,
+        data.outer if recipe.needs_outer_data else None,
+        recipe=recipe,
+        optimizer=SGD(StepDecay(profile.lr, falls), profile.momentum, weight_decay=profile.weight_decay),
+        max_steps=epoch * profile.epochs,
+        evaluate_every=epoch,
+        watch=watch,
+        seed=seed,
+        progress=False,
+    )
+    module.load_state_dict(watch.states[profile.choose])
+    y, probs = predictions(module, data.test)
+    named = dict(zip(UNIT, unit, strict=True))
+    chosen = {**named, "method": run, **_scores(y, probs), "curves": watch.curves, "seconds": result.seconds}
+    if recipe.is_bilevel or run != "standard":
+        return [chosen]
+    scaled = _with_temperature(module, data)
+    module.load_state_dict(watch.states["log_loss"])
+    stopped = predictions(module, data.test)[1]
+    return [
+        chosen,
+        {**named, "method": "temperature", **_scores(y, scaled)},
+        {**named, "method": "early_stopped", **_scores(y, stopped)},
+    ]
+
+
+def predictions(module: nn.Module, data: ImageBatches) -> tuple[Int, Float]:
+    """Labels and probabilities of all rows."""
+    logits, y, _ = held_out_logits(module, data)
+    return y.cpu().numpy(), torch.softmax(logits.double(), dim=-1).cpu().numpy()
+
+
+def _with_temperature(module: nn.Module, data: _Data) -> Float:
+    (fit, y, _), (test, _, _) = (held_out_logits(module, part) for part in (data.outer, data.test))
+    scaling = calibrators.TemperatureScaling().fit(fit.cpu().numpy(), y.cpu().numpy())
+    return scaling.predict_proba(test.cpu().numpy())
+
+
+def _scores(y: Int, probs: Float) -> Row:
+    """The columns of the paper's table, in percent but for the log loss, and what its figures need."""
+    bins = metrics.reliability_curve(probs.argmax(axis=1) == y, probs.max(axis=1))
+    sweep = {
+        norm: metrics.calibration_error_by_bins(y, probs, n_bins=SWEPT_BINS, norm=norm).error
+        for norm in ("l1", "max")
+    }
+    return {
+        "error": 100 * float((probs.argmax(axis=1) != y).mean()),
+        "nll": metrics.log_loss(y, probs),
+        "ece": 100 * metrics.expected_calibration_error(y, probs),
+        "mce": 100 * metrics.maximum_calibration_error(y, probs),
+        "ace": 100 * metrics.expected_calibration_error(y, probs, strategy="quantile"),
+        "cw_ece": 100 * metrics.classwise_calibration_error(y, probs),
+        "noise_floor": 100 * metrics.ece_noise_floor(probs.max(axis=1)).mean,
+        "bins": {"count": bins.count.tolist(), "claimed": bins.confidence.tolist(), "right": bins.accuracy.tolist()},
+        "by_bins": {"ece": (100 * sweep["l1"]).tolist(), "mce": (100 * sweep["max"]).tolist()},
+    }
+
+
+@functools.lru_cache(maxsize=1)
+def _images(name: str, data_dir: Path) -> ImageSet:
+    return datasets.load_images(name, data_dir)
+
+
+def check_machine(experiment: ImageExperiment, *, long_run: bool) -> str:
+    """What the run will cost; without a GPU an error, unless the caller wants it all the same."""
+    hours = experiment.hours()
+    cost = f"{len(experiment.units())} training runs, about {hours:,.0f} hours in one process on this machine"
+    if not torch.cuda.is_available() and not long_run:
+        raise ConfigError(
+            f"The paper's full setting needs a GPU, and torch finds none: {cost}. "
+            "Use --profile small, or --long-run to start all the same."
+        )
+    return cost
