@@ -7,6 +7,15 @@ the same meaning in grey.
 """
 
 from selfcal.plots._canvas import save_figure
+from selfcal.plots.curves import (
+    curve_and_band,
+    curves_figure,
+    draw_curves,
+    ece_by_bins,
+    gamma_statistics,
+    history_curves,
+    training_curves,
+)
 from selfcal.plots.plane import (
     ConfidenceGrid,
     confidence_figure,
@@ -26,11 +35,18 @@ __all__ = [
     "confidence_grid",
     "confidence_histogram",
     "confidence_plane",
+    "curve_and_band",
+    "curves_figure",
     "draw_confidence_plane",
+    "draw_curves",
+    "ece_by_bins",
+    "gamma_statistics",
+    "history_curves",
     "plane_bounds",
     "reliability_diagram",
     "reliability_figure",
     "save_figure",
+    "training_curves",
     "weight_map",
     "weight_paths",
     "weights_figure",
