@@ -93,6 +93,51 @@ def reproduce_bo4sc(
     typer.echo(f"Written: {out}/results.json, table.md and the figures")
 
 
+Out = Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")]
+DataDir = Annotated[Path, typer.Option(help="Folder with the image files; nothing is downloaded.")]
+ProfileName = Annotated[
+    str,
+    typer.Option("--profile", help="small: two cores, under 40 minutes. paper: the full setting, on a GPU."),
+]
+Images = Annotated[
+    str | None, typer.Option("--dataset", help="Other images, such as cifar10-small or cifar100.")
+]
+Seeds = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="How many seeds; by default the profile's.")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+CORES = os.cpu_count() or 1
+LongRun = Annotated[bool, typer.Option("--long-run", help="Start the full setting without a GPU, too.")]
+
+
+def _image_command(paper: str, summary: str) -> None:
+    @reproduce.command(paper, help=summary)
+    def command(
+        *,
+        out: Out,
+        data_dir: DataDir,
+        profile: ProfileName = "small",
+        dataset: Images = None,
+        seeds: Seeds = None,
+        jobs: Jobs = CORES,
+        long_run: LongRun = False,
+    ) -> None:
+        from selfcal.experiments import images
+
+        size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
+        typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
+        images.reproduce(paper, size, data_dir, out, jobs=jobs)
+        typer.echo((out / "table.md").read_text())
+        typer.echo(f"Written: {out}/results.json, table.md and the figures")
+
+
+_image_command(
+    "meta-regularization",
+    "Tables and figures of the meta-regularisation paper: γ-Net, SECE and ten baselines.",
+)
+_image_command("loss-functions", "ECE by epoch of four losses on three networks.")
+
+
 def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
     from rich.console import Console
     from rich.table import Table

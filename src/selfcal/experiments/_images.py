@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selfcal import BilevelStep, ImageBatches, Recipe, __version__, calibrators, datasets, metrics, models, train
+from selfcal import (
+    BilevelStep,
+    ImageBatches,
+    Recipe,
+    __version__,
+    calibrators,
+    datasets,
+    metrics,
+    models,
+    train,
+)
 from selfcal._checks import Float, Int
 from selfcal.datasets import ImageSet
 from selfcal.engine import held_out_logits
-from selfcal.errors import ConfigError
 from selfcal.experiments._runner import Results, Row, run_units
 from selfcal.optimizers import SGD, StepDecay
 
@@ -44,6 +53,7 @@ class Profile:
         test_rows: Test images for the curves over epochs; tables use all of them.
         every: Training steps for each outer step.
         augment: Whether images are cropped and flipped at random.
+        needs_gpu: Whether it is hopeless without one.
         choose: Which state is judged: that of the lowest ``"error"`` on the selection rows, or the ``"last"``.
     """
 
@@ -56,6 +66,7 @@ class Profile:
     every: int = 1
     augment: bool = True
     choose: str = "error"
+    needs_gpu: bool = False
     batch_size: int = 128
     lr: float = 0.1
     momentum: float = 0.9
@@ -143,7 +154,7 @@ class _Data:
         train = ImageBatches(
             x[rows[0]], y[rows[0]], batch_size=batch_size, seed=seed, augment=profile.augment
         )
-        same = {"batch_size": batch_size, "mean": train.mean, "std": train.std}
+        same: dict[str, Any] = {"batch_size": batch_size, "mean": train.mean, "std": train.std}
         curve = slice(profile.test_rows)
         return cls(
             train,
@@ -179,9 +190,13 @@ class _Watch:
                 self._best[name] = score
                 self.states[name] = copy.deepcopy(module.state_dict())
         y, probs = predictions(module, self.data.curve)
-        self._note(ece=100 * metrics.expected_calibration_error(y, probs), error=100 * (probs.argmax(1) != y).mean())
+        self._note(
+            ece=100 * metrics.expected_calibration_error(y, probs), error=100 * (probs.argmax(1) != y).mean()
+        )
         if self.learns_gamma:
-            gamma = torch.cat([step.hyperparameters(b)["gamma"] for b in self.data.curve.one_pass(0)]).double()
+            gamma = torch.cat(
+                [step.hyperparameters(b)["gamma"] for b in self.data.curve.one_pass(0)]
+            ).double()
             self._note(gamma_mean=float(gamma.mean()), gamma_sd=float(gamma.std()))
 
     def _note(self, **values: float) -> None:
@@ -254,23 +269,27 @@ def _scores(y: Int, probs: Float) -> Row:
         "ace": 100 * metrics.expected_calibration_error(y, probs, strategy="quantile"),
         "cw_ece": 100 * metrics.classwise_calibration_error(y, probs),
         "noise_floor": 100 * metrics.ece_noise_floor(probs.max(axis=1)).mean,
-        "bins": {"count": bins.count.tolist(), "claimed": bins.confidence.tolist(), "right": bins.accuracy.tolist()},
+        "bins": {
+            "count": bins.count.tolist(),
+            "claimed": bins.confidence.tolist(),
+            "right": bins.accuracy.tolist(),
+        },
         "by_bins": {"ece": (100 * sweep["l1"]).tolist(), "mce": (100 * sweep["max"]).tolist()},
     }
+
+
+def over_epochs(rows: Sequence[Row], column: str) -> tuple[Int, Float]:
+    """The epochs, and a curve for each of the rows, ready to be drawn."""
+    values = np.array([row["curves"][column] for row in rows])
+    return np.arange(1, values.shape[1] + 1), values
+
+
+def binned_rows(row: Row) -> tuple[Float, Float]:
+    """Correctness and confidence of test images that have the row's bins: each image is as its bin is on average."""
+    bins = row["bins"]
+    return np.repeat(bins["right"], bins["count"]), np.repeat(bins["claimed"], bins["count"])
 
 
 @functools.lru_cache(maxsize=1)
 def _images(name: str, data_dir: Path) -> ImageSet:
     return datasets.load_images(name, data_dir)
-
-
-def check_machine(experiment: ImageExperiment, *, long_run: bool) -> str:
-    """What the run will cost; without a GPU an error, unless the caller wants it all the same."""
-    hours = experiment.hours()
-    cost = f"{len(experiment.units())} training runs, about {hours:,.0f} hours in one process on this machine"
-    if not torch.cuda.is_available() and not long_run:
-        raise ConfigError(
-            f"The paper's full setting needs a GPU, and torch finds none: {cost}. "
-            "Use --profile small, or --long-run to start all the same."
-        )
-    return cost

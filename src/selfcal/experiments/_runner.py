@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import operator
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +20,8 @@ from selfcal.errors import ConfigError, DataError
 from selfcal.progress import progress_bar
 
 Row = dict[str, Any]
-Unit = tuple[str, int]
-"""A data set's name and a seed."""
+Unit = tuple[Any, ...]
+"""What names a piece of work: a data set and a seed, say."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,21 @@ class Results:
 
 
 def run_units(
-    work: Callable[[Unit], list[Row]], units: Sequence[Unit], results: Results, *, jobs: int, title: str
+    work: Callable[[Unit], list[Row]],
+    units: Sequence[Unit],
+    results: Results,
+    *,
+    jobs: int,
+    title: str,
+    key: Sequence[str] = ("dataset", "seed"),
 ) -> list[Row]:
-    """Run what is not yet in `results`, in `jobs` processes, and return all rows in the units' order."""
+    """Run what is not yet in `results`, in `jobs` processes, and return all rows in the units' order.
+
+    A row says which unit it belongs to by its values of `key`.
+    """
     rows = results.rows()
-    done = {(row["dataset"], row["seed"]) for row in rows}
+    unit_of = operator.itemgetter(*key)
+    done = {unit_of(row) for row in rows}
     todo = [unit for unit in units if unit not in done]
     if todo:
         results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
@@ -73,12 +84,12 @@ def run_units(
                 for count, future in enumerate(as_completed(futures), start=1):
                     rows += future.result()
                     results.write(rows)
-                    name, seed = futures[future]
+                    name = ", ".join(map(str, futures[future]))
                     left = (time.perf_counter() - started) / count * (len(todo) - count)
-                    advance(len(units) - len(todo) + count, f"{name}, seed {seed}")
+                    advance(len(units) - len(todo) + count, name)
                     if not sys.stderr.isatty():
                         at = len(units) - len(todo) + count
-                        line = f"[{at}/{len(units)}] {name}, seed {seed}; about {left / 60:.0f} min left"
+                        line = f"[{at}/{len(units)}] {name}; about {left / 60:.0f} min left"
                         print(line, file=sys.stderr, flush=True)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -86,8 +97,8 @@ def run_units(
                     worker.terminate()  # an interrupted user does not want to wait for half-done units
                 raise
     place = {unit: i for i, unit in enumerate(units)}
-    wanted = [row for row in rows if (row["dataset"], row["seed"]) in place]
-    return sorted(wanted, key=lambda row: place[row["dataset"], row["seed"]])
+    wanted = [row for row in rows if unit_of(row) in place]
+    return sorted(wanted, key=lambda row: place[unit_of(row)])
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

@@ -1,0 +1,54 @@
+"""The experiments on images: which there are, how large, and running one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from selfcal._checks import one_of, positive_int
+from selfcal.errors import ConfigError
+from selfcal.experiments import loss_functions, meta_regularization
+from selfcal.experiments._images import Profile
+from selfcal.experiments._runner import Row
+
+PAPERS = {"meta-regularization": meta_regularization, "loss-functions": loss_functions}
+
+
+def profile_of(paper: str, name: str, *, dataset: str | None = None, seeds: int | None = None) -> Profile:
+    """A paper's profile of that name, on other images or with another number of seeds if asked for.
+
+    Example:
+        >>> profile_of("loss-functions", "small", seeds=1).networks
+        {'resnet18': 8, 'resnet50': 4, 'vgg16': 8}
+    """
+    profiles = PAPERS[one_of("paper", paper, PAPERS)].PROFILES
+    profile = profiles[one_of("profile", name, profiles)]
+    return replace(
+        profile,
+        dataset=dataset or profile.dataset,
+        seeds=profile.seeds if seeds is None else positive_int("seeds", seeds),
+    )
+
+
+def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = False) -> str:
+    """What a run will cost on this machine; the full setting without a GPU is an error unless `long_run` is set."""
+    experiment = PAPERS[paper].experiment(profile, data_dir)
+    cost = (
+        f"{len(experiment.units())} training runs, about {experiment.hours():,.1f} hours in one process here"
+    )
+    if profile.needs_gpu and not (torch.cuda.is_available() or long_run):
+        raise ConfigError(
+            f"The paper's full setting needs a GPU, and torch finds none: {cost}. "
+            "Use --profile small, or --long-run to start all the same."
+        )
+    return f"{paper} on {profile.dataset}: {cost}."
+
+
+def reproduce(paper: str, profile: Profile, data_dir: Path, out: Path, *, jobs: int = 1) -> list[Row]:
+    """Run what is not yet done and write `results.json`, `table.md` and the figures into `out`."""
+    experiment = PAPERS[paper].experiment(profile, data_dir)
+    rows = experiment.run(out, jobs=positive_int("jobs", jobs), title=f"Reproducing {paper}")
+    PAPERS[paper].write(rows, out)
+    return rows
