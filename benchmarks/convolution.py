@@ -1,65 +1,33 @@
-"""An epoch of bilevel training of a small residual network with BatchNorm, beside a plain epoch.
+"""An epoch of a ResNet-18 of width 16 by several recipes, beside a hand-written torch loop with the same loader.
 
-Mini-batches of 128 on Fashion-MNIST, SGD with momentum, one outer step with `OneStep` every 10 inner steps. The bar:
-at most 1.25 times the plain epoch.
+Mini-batches of 128 cropped and flipped 28 x 28 images (of random pixels: time does not depend on them), SGD with
+momentum. The bars: `standard` at most 1.08 times the loop, `bo4sc` with an outer step every tenth batch at most 1.25
+times, `gamma_net_sece` at most 3.0 times with an outer step every batch and at most 1.4 times every fifth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from benchmarks._timing import best_seconds, parser, write_json, write_section
-from selfcal import BilevelStep, TensorBatches, optimizers, recipes
+from selfcal import BilevelStep, ImageBatches, models, optimizers, recipes
 
-ROWS, OUTER_ROWS, BATCH = 3840, 1280, 128
-
-
-class Block(nn.Module):
-    """Two 3 x 3 convolutions around a shortcut."""
-
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.way = nn.Sequential(
-            nn.Conv2d(inside, outside, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outside),
-            nn.ReLU(),
-            nn.Conv2d(outside, outside, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(outside),
-        )
-        self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inside != outside:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(self.way(x) + self.shortcut(x))
+ROWS, OUTER_ROWS, BATCH, WIDTH = 2560, 1280, 128, 16
 
 
-def network(width: int = 16) -> nn.Module:
+def network() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(1, width, 3, 1, 1, bias=False),
-        nn.BatchNorm2d(width),
-        nn.ReLU(),
-        Block(width, width, 1),
-        Block(width, 2 * width, 2),
-        Block(2 * width, 4 * width, 2),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(4 * width, 10),
-    )
+    return models.resnet18(10, width=WIDTH, channels=1)
 
 
-def plain(train: TensorBatches) -> Callable[[], None]:
+def plain(train: ImageBatches) -> Callable[[], None]:
     module = network()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)
 
     def epoch() -> None:
         for batch in train.one_pass(0):
@@ -70,41 +38,43 @@ def plain(train: TensorBatches) -> Callable[[], None]:
     return epoch
 
 
-def ours(train: TensorBatches, outer: TensorBatches, recipe: recipes.Recipe) -> Callable[[], None]:
-    step = BilevelStep(network(), optimizers.SGD(lr=0.02, momentum=0.9), recipe, n_train=train.n_rows)
+def ours(train: ImageBatches, outer: ImageBatches, recipe: recipes.Recipe) -> Callable[[], None]:
+    rule = optimizers.SGD(lr=0.02, momentum=0.9, weight_decay=5e-4)
+    step = BilevelStep(network(), rule, recipe, n_train=train.n_rows)
 
     def epoch() -> None:
-        stream = outer.one_pass(0)
+        stream = (batch for number in range(ROWS) for batch in outer.one_pass(number))
         for batch in train.one_pass(0):
-            step(batch, next(stream, None) if step.outer_due else None)
+            step(batch, next(stream) if step.outer_due else None)
 
     return epoch
 
 
 def main() -> None:
-    arguments = parser(__doc__, repeats=3)
-    arguments.add_argument("--data", type=Path, required=True, help="fashion_mnist.npz")
-    options = arguments.parse_args()
+    options = parser(__doc__, repeats=3).parse_args()
     torch.set_num_threads(1)
-    with np.load(options.data, allow_pickle=False) as file:
-        images, labels = file["x_train"], file["y_train"]
-    x = torch.from_numpy(images[: ROWS + OUTER_ROWS]).float().unsqueeze(1).div_(255).sub_(0.286).div_(0.353)
-    y = torch.from_numpy(labels[: ROWS + OUTER_ROWS].astype(np.int64))
+    rng = np.random.default_rng(0)
 
-    def batches(rows: slice) -> TensorBatches:
-        return TensorBatches(x[rows], y[rows], batch_size=BATCH)
+    def batches(rows: int, *, augment: bool) -> ImageBatches:
+        images = rng.integers(256, size=(rows, 1, 28, 28), dtype=np.uint8)
+        return ImageBatches(images, rng.integers(10, size=rows), batch_size=BATCH, augment=augment)
 
-    first, second = slice(0, ROWS), slice(ROWS, None)
+    train, outer = batches(ROWS, augment=True), batches(OUTER_ROWS, augment=False)
+    cases = {
+        "standard": recipes.standard(),
+        "bo4sc, every tenth batch": recipes.bo4sc(inner_steps=10),
+        "gamma_net_sece, every fifth batch": recipes.gamma_net_sece(every=5),
+        "gamma_net_sece, every batch": recipes.gamma_net_sece(every=1),
+    }
     best = best_seconds(
         {
-            "plain torch loop": plain(batches(first)),
-            "standard": ours(batches(first), batches(second), recipes.standard()),
-            "bo4sc, OneStep every 10": ours(batches(first), batches(second), recipes.bo4sc(inner_steps=10)),
+            "hand-written torch loop": plain(train),
+            **{name: ours(train, outer, recipe) for name, recipe in cases.items()},
         },
         options.repeats,
     )
     rows = [
-        {"case": name, "seconds": seconds, "ratio": seconds / best["plain torch loop"]}
+        {"case": name, "seconds": seconds, "ratio": seconds / best["hand-written torch loop"]}
         for name, seconds in best.items()
     ]
     table = ["| case | seconds an epoch | ratio |", "|---|---|---|"]
