@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         outer,
         plots,
         recipes,
+        reject,
     )
     from selfcal._types import Batch, Output
     from selfcal.batches import TensorBatches
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     from selfcal.interfaces import Recipe
     from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
+    from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
 
 _HOME = {
+    "ABSTAIN": "reject",
     "Batch": "_types",
     "BilevelProblem": "problem",
     "BilevelStep": "engine",
@@ -43,6 +46,7 @@ _HOME = {
     "Output": "_types",
     "Predictions": "predictions",
     "Recipe": "interfaces",
+    "SelectiveClassifier": "reject",
     "SelfCalibratedClassifier": "classifier",
     "TensorBatches": "batches",
     "TrainingResult": "engine",
@@ -51,6 +55,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ABSTAIN",
     "Batch",
     "BilevelProblem",
     "BilevelStep",
@@ -59,6 +64,7 @@ __all__ = [
     "Output",
     "Predictions",
     "Recipe",
+    "SelectiveClassifier",
     "SelfCalibratedClassifier",
     "TensorBatches",
     "TrainingResult",
@@ -74,6 +80,7 @@ __all__ = [
     "outer",
     "plots",
     "recipes",
+    "reject",
     "report",
     "train",
 ]
