@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 from selfcal import metrics
+from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, DataError
 from selfcal.reject import risk_bound, rows_needed, threshold_for_coverage, threshold_for_risk
 
@@ -70,6 +71,21 @@ def test_coverage_is_near_the_best_possible_with_many_rows(world, max_risk):
     assert found.mean() >= 0.95 * world.best_coverage(max_risk)
 
 
+@pytest.mark.parametrize("max_risk", [0.05, 0.1])
+def test_coverage_is_near_the_best_possible_on_blobs(max_risk):
+    """With the true posterior as confidence, whose risk at each coverage is the mean of what it leaves open."""
+    X, y = Blobs(std=1.7).sample(200_000, seed=0)
+    probs = Blobs(std=1.7).posterior(X)
+    confidence, wrong = probs.max(axis=1), probs.argmax(axis=1) != y
+    falling = np.sort(confidence)[::-1]
+    best = np.max(np.flatnonzero(np.cumsum(1 - falling) <= max_risk * np.arange(1, len(falling) + 1)))
+    found = [
+        np.sum(confidence >= threshold_for_risk(w, c, max_risk=max_risk))
+        for w, c in zip(wrong.reshape(20, -1), confidence.reshape(20, -1), strict=True)
+    ]
+    assert np.mean(found) >= 0.95 * best
+
+
 def brute_force(wrong, confidence, max_risk, level):
     """The same procedure, threshold by threshold, in the words of its docstring; for one start."""
     passed = math.inf
@@ -84,6 +100,7 @@ def brute_force(wrong, confidence, max_risk, level):
     return passed
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(20, 100), st.sampled_from([None, 5, 20]))
 def test_against_the_definition(seed, n, ties):
     rng = np.random.default_rng(seed)
@@ -118,6 +135,7 @@ def test_rows_needed_is_where_a_promise_becomes_possible(max_risk, level):
     assert threshold_for_risk(np.zeros(n - 1), np.ones(n - 1), max_risk=max_risk, level=level) == math.inf
 
 
+@settings(deadline=None)
 @given(st.integers(1, 500), st.integers(0, 500), st.floats(0.01, 0.99))
 def test_risk_bound_is_where_so_few_errors_become_too_lucky(accepted, errors, level):
     errors = min(errors, accepted)
@@ -140,6 +158,7 @@ def test_the_true_coverage_is_below_the_promise_as_rarely_as_it_says(n, min_cove
     assert coverage.mean() <= min_coverage + 2 / np.sqrt(n) + (0 if ties is None else 1 / ties)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 300), st.floats(0.01, 1), st.floats(0.01, 0.99))
 def test_coverage_by_the_beta_distribution_of_order_statistics(n, min_coverage, level):
     c = np.arange(1, n + 1) / n

@@ -1,6 +1,7 @@
 """Judging probabilities: proper scores, calibration errors and selective prediction, in float64 whatever comes in."""
 
 from selfcal._binning import Bins
+from selfcal.metrics.area_intervals import area_interval
 from selfcal.metrics.bootstrap import bootstrap_interval, calibration_error_interval
 from selfcal.metrics.calibration import (
     NoiseFloor,
@@ -65,6 +66,7 @@ __all__ = [
     "RunningCalibration",
     "accuracy",
     "adaptive_calibration_error",
+    "area_interval",
     "augrc",
     "aurc",
     "binary_calibration_error",

@@ -44,7 +44,7 @@ class RiskCoverageCurve:
     def aurc(self) -> float:
         """Area under the curve; see `selfcal.metrics.aurc`."""
         falls = self.coverage - xlogy(self.coverage, self.coverage)
-        return float(self._rate @ np.diff(falls, prepend=0.0))
+        return float(self.rate @ np.diff(falls, prepend=0.0))
 
     @property
     def excess_aurc(self) -> float:
@@ -56,7 +56,7 @@ class RiskCoverageCurve:
     def augrc(self) -> float:
         """Area under the curve of errors accepted; see `selfcal.metrics.augrc`."""
         rest = self.coverage - self.coverage**2 / 2
-        return float(self._rate @ np.diff(rest, prepend=0.0))
+        return float(self.rate @ np.diff(rest, prepend=0.0))
 
     def coverage_at_risk(self, max_risk: float) -> float:
         """Largest coverage of a threshold whose risk is at most `max_risk`; 0 if there is none."""
@@ -74,7 +74,7 @@ class RiskCoverageCurve:
         return wilson_interval(self.risk, self.effective_count, level=level)
 
     @property
-    def _rate(self) -> Float:
+    def rate(self) -> Float:
         """Share of wrong rows among those that each threshold is the first to accept."""
         rate: Float = np.diff(self.coverage * self.risk, prepend=0.0) / np.diff(self.coverage, prepend=0.0)
         return rate
@@ -104,7 +104,7 @@ def risk_coverage_curve(
 
     Reference: El-Yaniv, Wiener, On the Foundations of Noise-free Selective Classification, JMLR 11 (2010).
     """
-    return _curve(claims(y_true, probs, classes, sample_weight))
+    return curve_of(claims(y_true, probs, classes, sample_weight))
 
 
 def confidence_risk_coverage_curve(
@@ -126,7 +126,7 @@ def confidence_risk_coverage_curve(
     """
     c, a = _checks.unit_interval(confidence), _checks.unit_interval(correct, "correct")
     n = _checks.same_length(correct=a, confidence=c)
-    return _curve(Chunk(c, a, _checks.sample_weights(sample_weight, n)))
+    return curve_of(Chunk(c, a, _checks.sample_weights(sample_weight, n)))
 
 
 def aurc(
@@ -278,7 +278,8 @@ def risk_at_coverage(
     return curve.risk_at_coverage(min_coverage)
 
 
-def _curve(claimed: Chunk) -> RiskCoverageCurve:
+def curve_of(claimed: Chunk) -> RiskCoverageCurve:
+    """Return the curve of checked confidences."""
     order = np.argsort(-claimed.confidence)
     w = np.ones(len(order)) if claimed.weight is None else claimed.weight[order]
     order, w = order[w > 0], w[w > 0]
