@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from selfcal import _checks
+from selfcal._binning import Chunk
 from selfcal._checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import Interval, mean_interval
@@ -31,8 +32,8 @@ def area_interval(
 
     A row moves the area by being wrong or right, and by making less sure rows enter later. The area plus that
     influence is a value per row with the area as its mean; the interval is `mean_interval` of these values. With some
-    dozens of errors it is about as wide as that of `bootstrap_interval`, for the price of one sort. Without any error it
-    has no width, though the true area may well be above zero.
+    dozens of errors it is about as wide as that of `bootstrap_interval`, for the price of two sorts. With none
+    it has no width, though the true area may well be above zero.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -52,12 +53,15 @@ def area_interval(
     """
     _checks.one_of("area", area, LARGEST)
     claimed = claims(y_true, probs, classes, sample_weight)
-    curve = curve_of(claimed)
+    order = np.argsort(claimed.confidence)  # neighbours are looked up side by side, which is much faster
+    confidence, correct = claimed.confidence[order], claimed.correct[order]
+    weight = None if claimed.weight is None else claimed.weight[order]
+    curve = curve_of(Chunk(confidence, correct, weight))
     if_wrong, always = _influence(curve, area)
-    group = np.searchsorted(-curve.thresholds, -claimed.confidence).clip(max=len(always) - 1)
-    values = if_wrong[group] * (1.0 - claimed.correct) + always[group]
+    group = np.searchsorted(-curve.thresholds, -confidence).clip(max=len(always) - 1)
+    values = if_wrong[group] * (1.0 - correct) + always[group]
     bounds = (0.0, LARGEST[area])
-    found = mean_interval(values, level=level, sample_weight=claimed.weight, bounds=bounds)
+    found = mean_interval(values, level=level, sample_weight=weight, bounds=bounds)
     return Interval(float(getattr(curve, area)), found.low, found.high, level)
 
 
