@@ -189,6 +189,7 @@ def test_it_says_so_when_nothing_can_be_promised(rows, max_risk, reason):
 def test_everything_may_be_accepted():
     model = fitted(max_risk=0.5)
     assert model.threshold_ == 0
+    assert "Every row is answered." in str(model.guarantee_)
     assert model.accepts(X).all()
     assert model.predict(X).dtype == object
 

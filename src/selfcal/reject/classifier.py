@@ -79,8 +79,8 @@ class SelectiveClassifier(BaseEstimator):
         >>> careful.predict(X[3000:3004])
         array([ABSTAIN, ABSTAIN, 2, 0], dtype=object)
         >>> print(careful.guarantee_)
-        With probability at least 95 %, at most 5 % of the answers given are wrong. An answer is given where the
-        confidence is at least 0.8544. Of 2000 calibration rows 1356 (67.8 %) were answered, 54 of them (3.98 %)
+        With probability at least 95 %, at most 5 % of the answers given are wrong. Answers go to rows with a
+        confidence of at least 0.8544. Of 2000 calibration rows 1356 (67.8 %) were answered, 54 of them (3.98 %)
         wrongly.
 
     Reference: Chow, On Optimum Recognition Error and Reject Tradeoff, IEEE Trans. Inf. Theory 16 (1970); Geifman,
@@ -107,7 +107,7 @@ class SelectiveClassifier(BaseEstimator):
         self.per_class = per_class
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: None = None) -> Self:
-        """Choose the threshold on rows the estimator was not fitted on.
+        """Choose the threshold on rows that neither the estimator nor its calibrator was fitted on.
 
         Args:
             X: What the estimator takes.

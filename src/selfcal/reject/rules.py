@@ -171,7 +171,7 @@ class MaxRisk(Rule):
         if not self.per_class:
             return (
                 f"With probability at least {_percent(level)}, at most {_percent(self.max_risk)} of the answers "
-                f"given are wrong. An answer is given where the confidence is at least {threshold:.4f}."
+                f"given are wrong. {_who(threshold)}"
             )
         never = answers.classes[np.isinf(threshold)]
         silent = f" Too little is known to ever answer {_listed(never)}." if len(never) else ""
@@ -183,7 +183,7 @@ class MaxRisk(Rule):
     def _refusal(self, n: int, level: float) -> str:
         needed = rows_needed(self.max_risk, level)
         reason = f"That takes at least {needed} rows, none of them wrong; there are {n}."
-        if n >= needed:
+        if n >= needed or self.per_class:
             reason = "Too many of the answers it is surest of are wrong, or there are too few rows to tell."
         return (
             f"No threshold can promise, with probability {_percent(level)}, that at most {_percent(self.max_risk)} "
@@ -203,7 +203,7 @@ class MinCoverage(Rule):
         seen = _seen(answers.chosen != y, self.decide(answers, threshold)[1])
         text = (
             f"With probability at least {_percent(level)}, at least {_percent(self.min_coverage)} of the rows are "
-            f"answered: those with a confidence of at least {threshold:.4f}. {_in_words(seen)}"
+            f"answered. {_who(threshold)} {_in_words(seen)}"
         )
         return threshold, Guarantee("min_coverage", True, self.min_coverage, level, *seen, text)
 
@@ -301,6 +301,11 @@ def _measured(
     if not seen[1]:
         text = f"Nothing is promised: no calibration row was answered.{more}"
     return Guarantee(aim, seen[1] > 0, bound, level, *seen, text)
+
+
+def _who(threshold: float) -> str:
+    sure = f"Answers go to rows with a confidence of at least {threshold:.4f}."
+    return sure if threshold > 0 else "Every row is answered."
 
 
 def _in_words(seen: tuple[int, int, int]) -> str:
