@@ -12,6 +12,7 @@ from selfcal import metrics
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, DataError
 from selfcal.reject import risk_bound, rows_needed, threshold_for_coverage, threshold_for_risk
+from selfcal.reject.thresholds import _starts
 
 from .worlds import PLAIN, WORLDS
 
@@ -87,28 +88,41 @@ def test_coverage_is_near_the_best_possible_on_blobs(max_risk):
 
 
 def brute_force(wrong, confidence, max_risk, level):
-    """The same procedure, threshold by threshold, in the words of its docstring; for one start."""
-    passed = math.inf
-    for k in range(rows_needed(max_risk, level), len(wrong) + 1):
-        limit = np.sort(confidence)[::-1][k] if k < len(wrong) else -1.0
-        accepted = confidence > limit
-        if accepted.sum() < rows_needed(max_risk, level):
-            continue
-        if risk_bound(int(wrong[accepted].sum()), int(accepted.sum()), level) > max_risk:
-            break
-        passed = confidence[accepted].min()
-    return passed
+    """The same procedure candidate by candidate, in the words of its docstring."""
+    starts, share = _starts(len(wrong), max_risk, level)
+    falling, laxest, budget, alive = np.append(np.sort(confidence)[::-1], -1.0), math.inf, 0.0, True
+    for k in range(starts[0], len(wrong) + 1):
+        if k in starts:
+            budget, alive = (budget if alive else 0.0) + share, True
+        accepted = confidence > falling[k]
+        if alive and accepted.sum() >= starts[0]:
+            bound = risk_bound(int(wrong[accepted].sum()), int(accepted.sum()), 1 - budget)
+            alive = bound <= max_risk
+            laxest = confidence[accepted].min() if alive else laxest
+    return laxest
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(20, 100), st.sampled_from([None, 5, 20]))
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(20, 700), st.sampled_from([None, 5, 20]))
 def test_against_the_definition(seed, n, ties):
+    """With one start up to 115 rows, and four from 560 rows on."""
     rng = np.random.default_rng(seed)
     c = rng.random(n) if ties is None else rng.integers(0, ties, n) / ties
-    wrong = rng.random(n) < 0.3 * (1 - c)
-    max_risk = 0.12  # 24 rows are needed for one start and 112 for two, at a level of .95
-    found, expected = threshold_for_risk(wrong, c, max_risk=max_risk), brute_force(wrong, c, max_risk, 0.95)
+    wrong = rng.random(n) < 0.06 + 0.14 * (1 - c)
+    found, expected = threshold_for_risk(wrong, c, max_risk=0.12), brute_force(wrong, c, 0.12, 0.95)
     np.testing.assert_array_equal(c >= found, c >= expected)
+
+
+def test_what_a_failed_start_had_left_is_lost():
+    """The first error ends the first start; the second then has its own share only, not both."""
+    (first, second), share = _starts(200, 0.08, 0.95)
+    few = next(e for e in range(second) if risk_bound(e, second, 1 - 2 * share) > 0.08) - 1
+    assert risk_bound(few, second, 1 - 2 * share) <= 0.08 < risk_bound(few, second, 1 - share)
+    wrong, confidence = np.zeros(200, dtype=bool), np.linspace(1, 0, 200)
+    wrong[:few] = wrong[second:] = True
+    assert threshold_for_risk(wrong, confidence, max_risk=0.08) == math.inf
+    wrong[:few] = False
+    assert first < np.sum(confidence >= threshold_for_risk(wrong, confidence, max_risk=0.08)) >= second
 
 
 def test_ties_stand_or_fall_together():
