@@ -29,6 +29,7 @@ def test_unknown_name():
         ("import selfcal", ["torch", "matplotlib", "sklearn", "numpy"]),
         ("from selfcal import metrics, datasets, plots", ["torch", "matplotlib", "sklearn"]),
         ("import selfcal.cli", ["torch", "numpy"]),
+        ("from selfcal import SelectiveClassifier", ["torch", "matplotlib"]),
         ("from selfcal import SelfCalibratedClassifier", ["matplotlib", "typer"]),
     ],
 )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         outer,
         plots,
         recipes,
+        reject,
         transforms,
     )
     from selfcal._types import Batch, Output
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
     from selfcal.interfaces import Recipe
     from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
+    from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
 
 _HOME = {
+    "ABSTAIN": "reject",
     "Batch": "_types",
     "BilevelProblem": "problem",
     "BilevelStep": "engine",
@@ -46,6 +49,7 @@ _HOME = {
     "Output": "_types",
     "Predictions": "predictions",
     "Recipe": "interfaces",
+    "SelectiveClassifier": "reject",
     "SelfCalibratedClassifier": "classifier",
     "TensorBatches": "batches",
     "TrainingResult": "engine",
@@ -54,6 +58,7 @@ _HOME = {
 }
 
 __all__ = [
+    "ABSTAIN",
     "Batch",
     "BilevelProblem",
     "BilevelStep",
@@ -63,6 +68,7 @@ __all__ = [
     "Output",
     "Predictions",
     "Recipe",
+    "SelectiveClassifier",
     "SelfCalibratedClassifier",
     "TensorBatches",
     "TrainingResult",
@@ -78,6 +84,7 @@ __all__ = [
     "outer",
     "plots",
     "recipes",
+    "reject",
     "report",
     "train",
     "transforms",

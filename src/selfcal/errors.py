@@ -37,3 +37,7 @@ class DataTypeError(DataError, TypeError):
 
 class CalibrationWarning(UserWarning):
     """A calibrator was fitted, but not as one would wish: at a bound, or not at all."""
+
+
+class PromiseWarning(UserWarning):
+    """A promise was asked for that the data at hand cannot support."""

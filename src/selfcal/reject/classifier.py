@@ -1,0 +1,173 @@
+"""A fitted classifier that declines where it is not sure enough."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from selfcal import _checks
+from selfcal._checks import Float
+from selfcal._inputs import labels
+from selfcal.errors import ConfigError, PromiseWarning
+from selfcal.metrics.intervals import known_level
+from selfcal.reject.rules import Answers, Bool, Costs, rule_for
+
+
+class _Abstain:
+    """The type of `ABSTAIN`: one object, equal to itself alone, that sorts after every class."""
+
+    def __repr__(self) -> str:
+        return "ABSTAIN"
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+    def __reduce__(self) -> str:
+        return "ABSTAIN"
+
+
+ABSTAIN: Final = _Abstain()
+"""Stands where a class would, for rows that are not answered. Copies and pickles are the same object."""
+
+
+class SelectiveClassifier(BaseEstimator):
+    """A fitted classifier that answers only where a promise about its answers can be kept, and declines elsewhere.
+
+    Exactly one of four aims is given:
+
+    - `max_risk`: as many answers as possible, with at most this share of them wrong. See
+      `selfcal.reject.threshold_for_risk` for why this holds.
+    - `min_coverage`: at least this share of the rows answered, those of the highest confidence.
+    - `costs`: the class of least expected cost, or none if that costs more than no answer (Chow's rule). As good as
+      the probabilities are, so calibrate them first.
+    - `window`: for two classes, no answer where the probability of the second lies between two numbers.
+
+    Promises are about new rows from the source of the calibration rows, and are kept with probability
+    `confidence_level` over such sets of rows. The estimator itself is never trained or changed.
+
+    Args:
+        estimator: A fitted classifier with `predict_proba`. Its `predict` and `confidence` are used if it has them;
+            otherwise the largest probability says what to answer and how sure it is.
+        max_risk: The largest share of wrong answers among those given, in (0, 1).
+        min_coverage: The smallest share of the rows to answer, in (0, 1].
+        costs: What a wrong answer and no answer cost.
+        window: Where to decline, on the probability of the second class: low < P < high.
+        confidence_level: The probability with which the promise is kept.
+        per_class: With `max_risk`, one threshold for each class, so that for every class at once at most that share
+            of the answers naming it are wrong; each class has an equal share of `1 - confidence_level`.
+
+    Attributes:
+        threshold_: Rows with at least this confidence are answered (infinity: none); one number per class if
+            `per_class`. For `costs`, the largest expected cost of an answer; for `window`, its two ends.
+        guarantee_: What is promised, in words and numbers.
+        classes_: The class labels, in the order of the columns of `predict_proba`.
+
+    Example:
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from selfcal.datasets import Blobs
+        >>> X, y = Blobs(std=1.7).sample(4000, seed=0)
+        >>> model = GaussianNB().fit(X[:1000], y[:1000])
+        >>> careful = SelectiveClassifier(model, max_risk=0.05).fit(X[1000:3000], y[1000:3000])
+        >>> careful.predict(X[3000:3004])
+        array([ABSTAIN, ABSTAIN, 2, 0], dtype=object)
+        >>> print(careful.guarantee_)
+        With probability at least 95 %, at most 5 % of the answers given are wrong. Answers go to rows with a
+        confidence of at least 0.8544. Of 2000 calibration rows 1356 (67.8 %) were answered, 54 of them (3.98 %)
+        wrongly.
+
+    Reference: Chow, On Optimum Recognition Error and Reject Tradeoff, IEEE Trans. Inf. Theory 16 (1970); Geifman,
+    El-Yaniv, Selective Classification for Deep Neural Networks, NeurIPS 2017.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        max_risk: float | None = None,
+        min_coverage: float | None = None,
+        costs: Costs | None = None,
+        window: tuple[float, float] | None = None,
+        confidence_level: float = 0.95,
+        per_class: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.max_risk = max_risk
+        self.min_coverage = min_coverage
+        self.costs = costs
+        self.window = window
+        self.confidence_level = confidence_level
+        self.per_class = per_class
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: None = None) -> Self:
+        """Choose the threshold on rows that neither the estimator nor its calibrator was fitted on.
+
+        Args:
+            X: What the estimator takes.
+            y: The labels, of classes the estimator knows.
+            sample_weight: Not possible; here only to say so, as the exact bounds count rows.
+        """
+        if sample_weight is not None:
+            raise ConfigError(
+                "sample_weight cannot be used: the bounds count rows that are drawn alike, and have no weighted form."
+                " Draw calibration rows as new rows will come, and leave sample_weight out."
+            )
+        known_level(self.confidence_level)
+        rule = rule_for(
+            max_risk=self.max_risk,
+            min_coverage=self.min_coverage,
+            costs=self.costs,
+            window=self.window,
+            per_class=self.per_class,
+        )
+        answers = self._answers(X)
+        target = labels(y, len(answers))
+        codes = _checks.label_codes(target, len(answers.classes), answers.classes, name="y")
+        self.threshold_, self.guarantee_ = rule.choose(answers, codes, self.confidence_level)
+        self.classes_ = answers.classes
+        self._rule = rule
+        if not self.guarantee_.holds or np.isinf(self.threshold_).any():
+            warnings.warn(self.guarantee_.text, PromiseWarning, stacklevel=2)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.object_]:
+        """The class of each row, or `ABSTAIN`, as an array of objects whatever the classes are."""
+        codes, accepted = self._decide(X)
+        answers = self.classes_.astype(object)[codes]
+        answers[~accepted] = ABSTAIN
+        return answers
+
+    def accepts(self, X: Any) -> Bool:
+        """Whether each row is answered."""
+        return self._decide(X)[1]
+
+    def predict_proba(self, X: Any) -> Float:
+        """The estimator's probability of each class, for declined rows too."""
+        check_is_fitted(self)
+        return self._answers(X).probs
+
+    def __sklearn_clone__(self) -> SelectiveClassifier:
+        """The same estimator, which stays fitted, with no threshold chosen."""
+        return SelectiveClassifier(**self.get_params(deep=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_rule")
+
+    def _decide(self, X: Any) -> tuple[Any, Bool]:
+        check_is_fitted(self)
+        return self._rule.decide(self._answers(X), self.threshold_)
+
+    def _answers(self, X: Any) -> Answers:
+        if not (hasattr(self.estimator, "predict_proba") and hasattr(self.estimator, "classes_")):
+            raise ConfigError(
+                "estimator must be a fitted classifier with predict_proba and classes_; got "
+                f"{self.estimator!r}. Fit it first, on other rows; wrap a torch module in a CalibratedModel."
+            )
+        return Answers(self.estimator, X)

@@ -1,0 +1,323 @@
+"""When to answer and what: one small object for each aim, all fitted and asked in the same way."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from selfcal import _checks
+from selfcal._checks import Float, Int
+from selfcal.errors import ConfigError
+from selfcal.metrics.intervals import mean_interval
+from selfcal.reject.thresholds import risk_bound, rows_needed, threshold_for_coverage, threshold_for_risk
+
+Bool = NDArray[np.bool_]
+Threshold = float | Float | tuple[float, float]
+SHOWN = 5
+"""How many classes a sentence lists before it says "and more"."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is promised of new rows from the same source, and what was seen on the calibration rows.
+
+    Attributes:
+        aim: What was asked for: "max_risk", "min_coverage", "costs" or "window".
+        holds: Whether anything can be promised; if not, every row is declined.
+        bound: What is promised: the largest risk or, for "min_coverage", the smallest coverage.
+        confidence_level: The probability, over sets of calibration rows, with which the promise is kept.
+        n: Number of calibration rows.
+        accepted: How many of them were answered.
+        errors: How many of those answers were wrong.
+        text: All that in words; also `str(guarantee)`.
+    """
+
+    aim: Literal["max_risk", "min_coverage", "costs", "window"]
+    holds: bool
+    bound: float
+    confidence_level: float
+    n: int
+    accepted: int
+    errors: int
+    text: str
+
+    @property
+    def coverage(self) -> float:
+        """Share of the calibration rows that were answered."""
+        return self.accepted / self.n
+
+    @property
+    def risk(self) -> float:
+        """Share of wrong answers among those given to calibration rows; NaN if none were."""
+        return self.errors / self.accepted if self.accepted else float("nan")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What wrong answers cost, and what no answer costs.
+
+    Attributes:
+        wrong: The cost of every wrong answer, right ones being free; or a table with the cost of choosing class j
+            (column) where class i (row) is true, in the order of the estimator's `classes_`.
+        abstain: The cost of no answer.
+
+    >>> Costs(wrong=10, abstain=1).table(2)
+    array([[ 0., 10.],
+           [10.,  0.]])
+    """
+
+    wrong: ArrayLike = 1.0
+    abstain: float = 0.1
+
+    def table(self, n_classes: int) -> Float:
+        """The cost of each answer (column) for each true class (row)."""
+        cost = _checks.numbers(self.wrong, "costs.wrong")
+        if cost.ndim == 0:
+            cost = cost * (1.0 - np.eye(n_classes))
+        if cost.shape != (n_classes, n_classes) or not np.isfinite(cost).all():
+            raise ConfigError(
+                f"costs.wrong must be a finite number or a table of shape {(n_classes, n_classes)}, one row per true "
+                f"and one column per chosen class; got {self.wrong!r}."
+            )
+        return cost
+
+
+class Answers:
+    """What a fitted classifier says about some rows; each part is computed once, when it is first needed."""
+
+    def __init__(self, estimator: Any, X: Any) -> None:
+        self.estimator, self.X = estimator, X
+        self.classes: NDArray[Any] = np.asarray(estimator.classes_)
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    @cached_property
+    def probs(self) -> Float:
+        """The probability of each class."""
+        return _checks.probabilities(self.estimator.predict_proba(self.X), "predict_proba(X)")
+
+    @cached_property
+    def chosen(self) -> Int:
+        """The class that the classifier chooses, as a code."""
+        if not hasattr(self.estimator, "predict"):
+            return self.probs.argmax(axis=1)
+        return _checks.label_codes(
+            self.estimator.predict(self.X), len(self.classes), self.classes, name="predict(X)"
+        )
+
+    @cached_property
+    def confidence(self) -> Float:
+        """How sure it is of that class."""
+        if hasattr(self.estimator, "confidence"):
+            return _checks.unit_interval(self.estimator.confidence(self.X), "confidence(X)")
+        return self.probs[np.arange(len(self.chosen)), self.chosen]
+
+
+class Rule(ABC):
+    """An aim: chooses a threshold on calibration rows, and answers or declines by it."""
+
+    @abstractmethod
+    def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
+        """Return the threshold and what it promises."""
+
+    @abstractmethod
+    def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
+        """Return the class chosen for each row, as a code, and whether to say it."""
+
+
+@dataclass(frozen=True)
+class MaxRisk(Rule):
+    """Answer as often as possible with at most this share of wrong answers, overall or for each class named."""
+
+    max_risk: float
+    per_class: bool = False
+
+    def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
+        wrong, confidence, chosen = answers.chosen != y, answers.confidence, answers.chosen
+        if not self.per_class:
+            threshold: Any = threshold_for_risk(wrong, confidence, max_risk=self.max_risk, level=level)
+        else:
+            share = 1 - (1 - level) / len(answers.classes)
+            threshold = np.full(len(answers.classes), np.inf)
+            for code in np.unique(chosen):
+                of_class = chosen == code
+                threshold[code] = threshold_for_risk(
+                    wrong[of_class], confidence[of_class], max_risk=self.max_risk, level=share
+                )
+        _, accepted = self.decide(answers, threshold)
+        holds = bool(np.isfinite(threshold).any())
+        seen = _seen(wrong, accepted)
+        if holds:
+            text = self._promise(answers, threshold, level) + f" {_in_words(seen)}"
+        else:
+            text = self._refusal(len(y), level)
+        return threshold, Guarantee("max_risk", holds, self.max_risk, level, *seen, text)
+
+    def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
+        limit = np.asarray(threshold)[answers.chosen] if self.per_class else threshold
+        return answers.chosen, answers.confidence >= limit
+
+    def _promise(self, answers: Answers, threshold: Any, level: float) -> str:
+        if not self.per_class:
+            return (
+                f"With probability at least {_percent(level)}, at most {_percent(self.max_risk)} of the answers "
+                f"given are wrong. {_who(threshold)}"
+            )
+        never = answers.classes[np.isinf(threshold)]
+        silent = f" Too little is known to ever answer {_listed(never)}." if len(never) else ""
+        return (
+            f"With probability at least {_percent(level)}, for all classes at once, at most "
+            f"{_percent(self.max_risk)} of the answers that name the class are wrong.{silent}"
+        )
+
+    def _refusal(self, n: int, level: float) -> str:
+        needed = rows_needed(self.max_risk, level)
+        reason = f"That takes at least {needed} rows, none of them wrong; there are {n}."
+        if n >= needed or self.per_class:
+            reason = "Too many of the answers it is surest of are wrong, or there are too few rows to tell."
+        return (
+            f"No threshold can promise, with probability {_percent(level)}, that at most {_percent(self.max_risk)} "
+            f"of the answers are wrong; so no row is answered. {reason} Ask for a higher max_risk or a lower "
+            "confidence_level, or bring more calibration rows."
+        )
+
+
+@dataclass(frozen=True)
+class MinCoverage(Rule):
+    """Answer at least this share of the rows, those with the highest confidence."""
+
+    min_coverage: float
+
+    def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
+        threshold = threshold_for_coverage(answers.confidence, min_coverage=self.min_coverage, level=level)
+        seen = _seen(answers.chosen != y, self.decide(answers, threshold)[1])
+        text = (
+            f"With probability at least {_percent(level)}, at least {_percent(self.min_coverage)} of the rows are "
+            f"answered. {_who(threshold)} {_in_words(seen)}"
+        )
+        return threshold, Guarantee("min_coverage", True, self.min_coverage, level, *seen, text)
+
+    def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
+        return answers.chosen, answers.confidence >= threshold
+
+
+@dataclass(frozen=True)
+class Chow(Rule):
+    """Choose the class of least expected cost, and answer if that costs no more than no answer does."""
+
+    costs: Costs
+
+    def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
+        abstain = float(_checks.in_range("costs.abstain", self.costs.abstain))
+        codes, accepted = self.decide(answers, abstain)
+        paid = self.costs.table(len(answers.classes))[y, codes]
+        mean = mean_interval(np.where(accepted, paid, abstain), level=level)
+        measured = f" A row cost {mean} on average, and {paid.mean():.4f} had each been answered."
+        return abstain, _measured("costs", codes != y, accepted, level, measured)
+
+    def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
+        expected = answers.probs @ self.costs.table(len(answers.classes))
+        return expected.argmin(axis=1), expected.min(axis=1) <= threshold
+
+
+@dataclass(frozen=True)
+class Window(Rule):
+    """Decline where the probability of the second of two classes lies between two numbers."""
+
+    low: float
+    high: float
+
+    def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
+        if len(answers.classes) != 2:
+            raise ConfigError(
+                f"window is for two classes; the estimator has {len(answers.classes)}. Use max_risk or min_coverage."
+            )
+        threshold = (self.low, self.high)
+        codes, accepted = self.decide(answers, threshold)
+        return threshold, _measured("window", codes != y, accepted, level)
+
+    def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
+        low, high = threshold
+        second = answers.probs[:, 1]
+        return (second >= high).astype(np.int64), (second <= low) | (second >= high)
+
+
+def rule_for(
+    *, max_risk: Any, min_coverage: Any, costs: Any, window: Any, per_class: Any
+) -> MaxRisk | MinCoverage | Chow | Window:
+    """Return the rule for the one aim that is given, with its settings checked."""
+    aims = {"max_risk": max_risk, "min_coverage": min_coverage, "costs": costs, "window": window}
+    given = [name for name, value in aims.items() if value is not None]
+    if len(given) != 1:
+        raise ConfigError(
+            f"Expected exactly one of {', '.join(aims)}; got {' and '.join(given) or 'none of them'}. "
+            "Say what to aim for, such as max_risk=0.05."
+        )
+    if _checks.boolean("per_class", per_class) and max_risk is None:
+        raise ConfigError(f"per_class=True goes with max_risk; got {given[0]}. Leave per_class out.")
+    if max_risk is not None:
+        rows_needed(max_risk)
+        return MaxRisk(max_risk, bool(per_class))
+    if min_coverage is not None:
+        _checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
+        return MinCoverage(min_coverage)
+    if costs is not None:
+        if not isinstance(costs, Costs):
+            raise ConfigError(f"costs must be a Costs, such as Costs(wrong=1, abstain=0.2); got {costs!r}.")
+        return Chow(costs)
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise ConfigError(f"window must be two numbers, such as (0.3, 0.7); got {window!r}.")
+    low, high = (float(_checks.in_range(f"window[{i}]", end, 0.0, 1.0)) for i, end in enumerate(window))
+    if low >= high:
+        raise ConfigError(f"window must run from a smaller to a larger number; got {window!r}. Swap them.")
+    return Window(low, high)
+
+
+def _seen(wrong: Bool, accepted: Bool) -> tuple[int, int, int]:
+    """Return how many rows there are, how many were answered, and how many of those were wrong."""
+    return len(wrong), int(accepted.sum()), int((wrong & accepted).sum())
+
+
+def _measured(
+    aim: Literal["costs", "window"], wrong: Bool, accepted: Bool, level: float, more: str = ""
+) -> Guarantee:
+    """Return the promise of a rule that was set before any label was seen, so that its risk is simply measured."""
+    seen = _seen(wrong, accepted)
+    bound = risk_bound(seen[2], seen[1], level)
+    text = (
+        f"With probability at least {_percent(level)}, at most {_percent(math.ceil(1e4 * bound) / 1e4)} of the "
+        f"answers given are wrong. {_in_words(seen)}{more}"
+    )
+    if not seen[1]:
+        text = f"Nothing is promised: no calibration row was answered.{more}"
+    return Guarantee(aim, seen[1] > 0, bound, level, *seen, text)
+
+
+def _who(threshold: float) -> str:
+    sure = f"Answers go to rows with a confidence of at least {threshold:.4f}."
+    return sure if threshold > 0 else "Every row is answered."
+
+
+def _in_words(seen: tuple[int, int, int]) -> str:
+    n, answered, errors = seen
+    wrong = f", {errors} of them ({_percent(errors / answered, 3)}) wrongly" if answered else ""
+    return f"Of {n} calibration rows {answered} ({_percent(answered / n, 3)}) were answered{wrong}."
+
+
+def _percent(share: float, digits: int = 6) -> str:
+    return f"{100 * share:.{digits}g} %"
+
+
+def _listed(classes: NDArray[Any]) -> str:
+    names = ", ".join(repr(_checks.plain(name)) for name in classes[:SHOWN])
+    return names + (f" and {len(classes) - SHOWN} more" if len(classes) > SHOWN else "")
