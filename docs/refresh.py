@@ -1,12 +1,13 @@
-"""Put measured numbers into the docs: ``python -m docs.refresh [RUN]``.
+"""Put measured numbers into the docs: ``python -m docs.refresh [RUN ...]``.
 
 What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` is replaced by the section of that title
-of `benchmarks/RESULTS.md`, or, for the title `reproduction`, by the table of a finished `selfcal reproduce` in RUN,
-whose figures are copied too.
+of `benchmarks/RESULTS.md`, or, for a title like `reproduction of bo4sc`, by the table of a finished
+`selfcal reproduce` of that name in a folder RUN, whose figures are copied too.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -25,12 +26,13 @@ def sections() -> dict[str, str]:
     return {title: body for title, _, body in (part.partition("\n") for part in found)}
 
 
-def refresh(run: Path | None) -> None:
+def refresh(*runs: Path) -> None:
     """Refresh every page."""
     texts = sections()
-    if run is not None:
-        texts["reproduction"] = (run / "table.md").read_text()
-        for figure in run.glob("figure-*.png"):
+    for run in runs:
+        name = json.loads((run / "results.json").read_text())["settings"]["experiment"]
+        texts[f"reproduction of {name}"] = (run / "table.md").read_text()
+        for figure in run.glob("*.png"):
             shutil.copyfile(figure, HERE / "figures" / figure.name)
     for page in HERE.glob("*.md"):
         page.write_text(
@@ -42,4 +44,4 @@ def refresh(run: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    refresh(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    refresh(*map(Path, sys.argv[1:]))
