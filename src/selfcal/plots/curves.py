@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike
 from selfcal import _checks
 from selfcal._checks import Float
 from selfcal.errors import DataError
-from selfcal.plots._canvas import CLASS_COLOURS, INK, finish, new_figure, shared_legend, some_methods
+from selfcal.plots._canvas import (
+    CLASS_COLOURS,
+    CLASS_MARKERS,
+    INK,
+    finish,
+    new_figure,
+    shared_legend,
+    some_methods,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +86,8 @@ def draw_curves(
         x, line, spread = curve_and_band(curve, label)
         colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
         dashes = DASHES[place % len(DASHES)]
-        ends: dict[str, Any] = {"marker": "o", "markersize": 3} if len(x) <= 30 else {}
+        marker = CLASS_MARKERS[place % len(CLASS_MARKERS)]
+        ends: dict[str, Any] = {"marker": marker, "markersize": 3} if len(x) <= 30 else {}
         ax.plot(x, line, color=colour, linestyle=dashes, linewidth=1.5, label=label, zorder=3, **ends)
         if spread is not None:
             ax.fill_between(x, line - spread, line + spread, color=colour, alpha=0.18, linewidth=0)
