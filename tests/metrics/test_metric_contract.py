@@ -25,7 +25,7 @@ EVERY_FUNCTION = {name: getattr(metrics, name) for name in metrics.__all__}
 JUDGES = {name: call for name, call in EVERY_FUNCTION.items() if takes_labels_and_probabilities(call)}
 """All that look at labels and probabilities: metrics, and also tests, intervals and reports."""
 
-RESULTS_OF_A_METRIC = {"float", "Decomposition", "BinSweep"}
+RESULTS_OF_A_METRIC = {"float", "Decomposition", "BinSweep", "RiskCoverageCurve"}
 METRICS = {
     name: judge
     for name, judge in JUDGES.items()
@@ -61,6 +61,8 @@ def score(value):
     """The one number by which two results of a metric compare."""
     if isinstance(value, metrics.Decomposition):
         return value.total
+    if isinstance(value, metrics.RiskCoverageCurve):
+        return value.aurc
     return float(np.max(value.error)) if isinstance(value, metrics.BinSweep) else value
 
 
@@ -118,7 +120,10 @@ def test_names_and_order_of_classes_do_not_matter(metric, data, random):
     assert same(metric(y.astype(float), p, classes=np.arange(k)), value)
 
 
-@every_metric_but(kde_calibration_error="more rows make its kernel narrower")
+@every_metric_but(
+    kde_calibration_error="more rows make its kernel narrower",
+    risk_coverage_curve="its effective counts tell a heavy row from many; the rest is tested beside it",
+)
 @property_of(predictions())
 def test_weights_act_as_repeated_rows(metric, data):
     y, p = data
@@ -141,10 +146,11 @@ def test_blocks_do_not_matter(metric, data, rows):
 
 Y = np.array([0, 1, 2, 1])
 ALWAYS_WRONG = np.eye(3)[(Y + 1) % 3]
-BEST = {"accuracy": 1.0, "sharpness": 1.0}
+BEST = {"accuracy": 1.0, "sharpness": 1.0, "coverage_at_risk": 1.0}
 WORST = {
     "underconfidence": 0.1 * np.eye(3)[Y] + 0.3,  # always right, hardly sure of it
     "sharpness": np.full((4, 3), 1 / 3),
+    "excess_aurc": np.vstack([ALWAYS_WRONG[:2], 0.1 * np.eye(3)[Y[2:]] + 0.3]),  # surest where it is wrong
 }
 
 

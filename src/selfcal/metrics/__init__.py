@@ -1,4 +1,4 @@
-"""Judging probabilities: proper scores and calibration errors, in float64 whatever comes in."""
+"""Judging probabilities: proper scores, calibration errors and selective prediction, in float64 whatever comes in."""
 
 from selfcal._binning import Bins
 from selfcal.metrics.bootstrap import bootstrap_interval, calibration_error_interval
@@ -30,6 +30,16 @@ from selfcal.metrics.intervals import (
 from selfcal.metrics.kernel import kde_calibration_error, mmce, sece, smooth_calibration_error
 from selfcal.metrics.multiclass import kernel_calibration_test
 from selfcal.metrics.scores import accuracy, brier_score, log_loss
+from selfcal.metrics.selective import (
+    RiskCoverageCurve,
+    augrc,
+    aurc,
+    confidence_risk_coverage_curve,
+    coverage_at_risk,
+    excess_aurc,
+    risk_at_coverage,
+    risk_coverage_curve,
+)
 from selfcal.metrics.significance import (
     CalibrationTest,
     consistency_test,
@@ -51,9 +61,12 @@ __all__ = [
     "Decomposition",
     "Interval",
     "NoiseFloor",
+    "RiskCoverageCurve",
     "RunningCalibration",
     "accuracy",
     "adaptive_calibration_error",
+    "augrc",
+    "aurc",
     "binary_calibration_error",
     "bootstrap_interval",
     "brier_decomposition",
@@ -65,8 +78,11 @@ __all__ = [
     "clopper_pearson_interval",
     "compare",
     "confidence_calibration_error",
+    "confidence_risk_coverage_curve",
     "consistency_test",
+    "coverage_at_risk",
     "ece_noise_floor",
+    "excess_aurc",
     "expected_calibration_error",
     "kde_calibration_error",
     "kernel_calibration_test",
@@ -80,6 +96,8 @@ __all__ = [
     "overconfidence",
     "posterior_calibration_error",
     "reliability_curve",
+    "risk_at_coverage",
+    "risk_coverage_curve",
     "score_interval",
     "sece",
     "sharpness",
