@@ -12,6 +12,7 @@ from selfcal.predictions import Predictions
 
 FULL_MATRIX_CLASSES = 10
 PAIRS_SHOWN = 10
+RISKS = (0.01, 0.02, 0.05, 0.1)
 NUMBERS = 250_000
 """How many numbers all the explorers of a page may hold together."""
 
@@ -21,11 +22,12 @@ def thresholds(confidence: Float, steps: int) -> Float:
 
     The second kind is rounded to three digits of 1 - t, so that what is shown is what is used.
 
-    >>> thresholds(np.array([0.25, 0.99917, 0.99983]), steps=6)
-    array([0.     , 0.5    , 0.99917, 0.99983, 1.     ])
+    >>> thresholds(np.array([0.86, 0.99917, 0.99983]), steps=24)
+    array([0.     , 0.9    , 0.95   , 0.99917, 1.     ])
     """
-    round_ones = np.arange(steps // 2 + 1) / (steps // 2) if steps < 200 else np.arange(101) / 100
-    share = np.arange(1, steps - steps // 2) / (steps - steps // 2)
+    round_ones = np.arange(101) / 100 if steps >= 200 else np.arange(21) / 20
+    n_even = steps - len(round_ones)
+    share = np.arange(1, n_even) / n_even
     doubt = 1 - np.quantile(confidence, share, method="inverted_cdf")
     digits = 2 - np.floor(np.log10(np.clip(doubt, 1e-9, None))).astype(int)
     even_ones = [round(1 - round(d, n), n) for d, n in zip(doubt.tolist(), digits.tolist(), strict=True)]
@@ -44,8 +46,8 @@ def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) ->
         n_methods: How many methods share the page.
 
     Returns:
-        Cumulated counts per threshold, and for each cell (true, answered) how many of its rows are lost in the step to
-        the next threshold.
+        Counts of what each threshold accepts, and for each cell (true, answered) how many of its rows the step to
+        the next threshold loses; also the areas under the whole curve, and what can be answered at some risks.
     """
     steps = int(np.clip(NUMBERS // (cells * n_methods), 40, 200))
     grid = thresholds(judged.confidence, steps)
@@ -56,7 +58,11 @@ def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) ->
     start = int(np.searchsorted(grid, 0.9))
     if start == len(grid) or accepted[start] == 0:
         start = int(np.flatnonzero(accepted)[-1]) // 2
+    curve = metrics.confidence_risk_coverage_curve(judged.correct, judged.confidence)
     return {
+        "aurc": curve.aurc,
+        "excess_aurc": curve.excess_aurc,
+        "answered_at_risk": [[risk, curve.coverage_at_risk(risk)] for risk in RISKS],
         "thresholds": grid.tolist(),
         "accepted": accepted.tolist(),
         "errors": errors.tolist(),
@@ -92,10 +98,12 @@ def _leading(cell: Int, step: Int, n_cells: int) -> Int:
     order = np.argsort(-step, kind="stable")
     changes = np.flatnonzero(np.diff(step[order])) + 1
     leaders: set[int] = set()
+    if n_cells == 0:
+        return np.zeros(0, dtype=np.int64)
     count = np.zeros(n_cells, dtype=np.int64)
     for added in np.split(cell[order], changes):
         count += np.bincount(added, minlength=n_cells)
         ahead = count * n_cells - np.arange(n_cells)
-        top = np.argpartition(-ahead, min(PAIRS_SHOWN, n_cells) - 1)[:PAIRS_SHOWN] if n_cells else []
+        top = np.argpartition(-ahead, min(PAIRS_SHOWN, n_cells) - 1)[:PAIRS_SHOWN]
         leaders.update(int(index) for index in top if count[index])
     return np.array(sorted(leaders), dtype=np.int64)

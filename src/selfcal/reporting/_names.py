@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from selfcal._checks import plain
@@ -13,9 +14,9 @@ MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$^=:/@\"'])")
 
 
 def shown(name: object, longest: int = LONGEST) -> str:
-    """A name as one short line: control characters are gone and the middle of a long one is left out.
+    r"""A name as one short line: control characters are gone and the middle of a long one is left out.
 
-    >>> shown("a\\x1b[31m\\nb"), len(shown("x" * 10_000))
+    >>> shown("a\x1b[31m\nb"), len(shown("x" * 10_000))
     ('a [31m b', 80)
     """
     line = REORDERING.sub("", UNPRINTABLE.sub(" ", str(plain(name)))).strip()
@@ -30,20 +31,19 @@ def shown_apart(names: list[object]) -> list[str]:
     >>> shown_apart(["a", "a ", "b"])
     ['a', 'a (2)', 'b']
     """
-    taken: dict[str, int] = {}
-    lines = []
+    lines: dict[str, None] = {}
     for name in names:
         line = shown(name)
-        taken[line] = taken.get(line, 0) + 1
-        lines.append(line if taken[line] == 1 else f"{line} ({taken[line]})")
-    return lines
+        numbered = (f"{line} ({number})" for number in itertools.count(2))
+        lines[line if line not in lines else next(other for other in numbered if other not in lines)] = None
+    return list(lines)
 
 
 def in_markdown(text: str) -> str:
-    """Text that Markdown shows as it is.
+    r"""Text that Markdown shows as it is.
 
-    >>> in_markdown("<b>|[a](x)")
-    '&lt;b&gt;\\\\|\\\\[a\\\\]\\\\(x\\\\)'
+    >>> print(in_markdown("<b>|[a](x)"))
+    &lt;b&gt;\|\[a\]\(x\)
     """
     html = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKDOWN.sub(r"\\\1", html)

@@ -61,18 +61,20 @@ def verdict(judged: Predictions, *, level: float = 0.95) -> dict[str, Any]:
         (200, 0.92)
     """
     c = judged.confidence
+    everything = f"Over all rows, where it says {100 * c.mean():.0f} % on average"
     candidates = {
         "When it says about 90 %": (c >= 0.85) & (c < 0.95),
         "When it says 95 % or more": c >= 0.95,
-        "Over all rows": np.ones(len(c), dtype=bool),
     }
     enough = [name for name, chosen in candidates.items() if np.count_nonzero(chosen) >= ENOUGH_ROWS]
-    when = enough[0] if enough else "Over all rows"
-    right, claimed = judged.correct[candidates[when]], c[candidates[when]]
+    when = enough[0] if enough else everything
+    chosen = candidates.get(when, np.ones(len(c), dtype=bool))
+    right, claimed = judged.correct[chosen], c[chosen]
     low, high = (float(end) for end in metrics.wilson_interval(right.mean(), len(right), level=level))
     return {
         "text": f"{when}, it is right {percent_range(low, high)} of the time.",
         "when": when,
+        "range": percent_range(low, high),
         "rows": len(right),
         "claimed": float(claimed.mean()),
         "right": float(right.mean()),

@@ -63,14 +63,15 @@ def model_card(numbers: Mapping[str, Any]) -> str:
         "",
         "## Limits",
         "",
-        "These numbers hold for rows like the ones judged here. They say nothing about data that drifts away from them,",
-        "and nothing about single groups of rows that were not looked at.",
+        "These numbers hold for rows like the ones judged here. They say nothing about data that drifts away from",
+        "them, and nothing about single groups of rows that were not looked at.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _interval(score: Mapping[str, float]) -> str:
-    return f"{score['value']:.4f} [{score['low']:.4f}, {score['high']:.4f}]"
+def _interval(score: Mapping[str, float | None]) -> str:
+    value, low, high = ("?" if end is None else f"{end:.4f}" for end in score.values())
+    return f"{value} [{low}, {high}]"
 
 
 def _thresholds(reject: Mapping[str, Any], rows: int) -> list[str]:

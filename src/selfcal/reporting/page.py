@@ -115,8 +115,8 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
     )
     return environment.get_template("report.html.j2").render(
         numbers,
-        style=Markup(style),  # noqa: S704  ours, from the package
-        script=Markup(script),  # noqa: S704
+        style=Markup(style),
+        script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
         embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
@@ -128,21 +128,23 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in percent, on one line.
+    """A share in percent, never broken over two lines.
 
-    >>> percent(0.1234), percent(1.0, 0)
-    ('12.3\\xa0%', '100\\xa0%')
+    >>> percent(0.1234).split(), percent(1.0, 0).split()
+    (['12.3', '%'], ['100', '%'])
     """
     return f"{100 * share:.{digits}f}\u00a0%"
 
 
-def number(value: float, digits: int = 4) -> str:
-    """A count with thousands set off, or a number to four places.
+def number(value: float | None) -> str:
+    """A count with thousands set off, a number to four places, or the end of an interval that has none.
 
-    >>> number(1234567), number(0.25)
-    ('1,234,567', '0.2500')
+    >>> number(1234567), number(0.25), number(None)
+    ('1,234,567', '0.2500', '?')
     """
-    return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"
+    if value is None:
+        return "?"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def _top_risk(numbers: Mapping[str, Any]) -> float:

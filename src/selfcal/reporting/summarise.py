@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,8 @@ def summarise(
     if not 0 < level < 1:
         raise ConfigError(f"level must be a share between 0 and 1, such as 0.95; got {level!r}.")
     draws = {"n_bins": n_bins, "n_resamples": n_resamples, "seed": seed}
-    leader = min(methods, key=lambda name: metrics.log_loss(methods[name].y, methods[name].probs))
+    losses = {name: metrics.log_loss(p.y, p.probs) for name, p in methods.items()}
+    leader = min(losses, key=losses.__getitem__)
     labels = shown_apart(list(methods))
     judged = [
         {
@@ -132,8 +134,10 @@ def _scores(
     }
 
 
-def _ends(interval: metrics.Interval) -> dict[str, float]:
-    return {"value": interval.value, "low": interval.low, "high": interval.high}
+def _ends(interval: metrics.Interval) -> dict[str, float | None]:
+    """The interval without infinite ends, which a single row has and JSON has not."""
+    ends = {"value": interval.value, "low": interval.low, "high": interval.high}
+    return {name: end if math.isfinite(end) else None for name, end in ends.items()}
 
 
 def _bins(bins: Bins, level: float) -> list[dict[str, Any]]:
