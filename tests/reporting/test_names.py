@@ -42,3 +42,17 @@ def test_markdown_leaves_no_punctuation_with_a_meaning():
     assert escaped.replace("\\", "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") == (
         "a|b`c*d_e[f](g)<h>&i"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- item", "+ item", "1. item", "# title", "https://x.org", "www.x.org", "a@x.org", "===", "![x](y)"],
+)
+def test_markdown_makes_no_lists_headings_or_links_of_names(text):
+    escaped = in_markdown(text)
+    assert "\\" in escaped
+    assert escaped.replace("\\", "") == text
+
+
+def test_what_markdown_leaves_alone_is_left_alone():
+    assert in_markdown("BO4SC, early-stopped: 1.7 % / 2") == "BO4SC, early-stopped: 1.7 % / 2"

@@ -10,7 +10,7 @@ from selfcal._checks import plain
 LONGEST = 80
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]+")
 REORDERING = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~$^=:/@\"'])")
+MARKDOWN = re.compile(r"([\\`*_{}\[\]()#|~!$@]|:(?=/)|(?<=www)\.|^[-+=]|(?<=^\d)\.)", re.IGNORECASE)
 
 
 def shown(name: object, longest: int = LONGEST) -> str:

@@ -22,7 +22,7 @@ JUDGEMENTS = {
     "honest": "no sign of miscalibration",
     "over": "over-confident",
     "under": "under-confident",
-    "mixed": "over-confident here, under-confident there",
+    "mixed": "over- and under-confident",
 }
 
 

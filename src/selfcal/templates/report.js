@@ -73,7 +73,7 @@
   slider.addEventListener("input", update);
   slider.addEventListener("change", () => write("reject-status", `Coverage ${byId("coverage").textContent}, risk ${byId("risk").textContent}`));
   if (picker) picker.addEventListener("change", () => { nearest(Number(byId("threshold-value").textContent)); update(); });
-  window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
+  window.addEventListener("beforeprint", () => document.querySelectorAll("section > details").forEach((part) => { part.open = true; }));
   nearest(numbers.methods[0].reject.thresholds[numbers.methods[0].reject.start]);
   update();
 })();
