@@ -34,6 +34,22 @@ def test_too_sure_here_and_too_shy_there_is_mixed():
     assert judgement(judged) == "mixed"
 
 
+def test_a_few_lucky_rows_do_not_make_a_boaster_mixed():
+    """Pairs of rows that were right by luck make a third of all gaps, and prove nothing."""
+    confidence = np.r_[np.full(600, 0.9), np.repeat([0.3, 0.36, 0.43, 0.5, 0.56, 0.63, 0.7], 2)]
+    right = np.r_[np.arange(600) % 100 < 87, np.ones(14, dtype=bool)]
+    bins = reliability_curve(right, confidence)
+    over, under = bins.share @ np.maximum(-bins.gap, 0), bins.share @ np.maximum(bins.gap, 0)
+    assert over < 3 * under
+    assert judge(bins, {"consistency": 0.001}, 0.95) == "over"
+
+
+def test_small_gaps_everywhere_still_have_a_direction():
+    confidence = np.linspace(0.5, 1, 300)
+    bins = reliability_curve(confidence - 0.01, confidence)
+    assert judge(bins, {"consistency": 0.0}, 0.95) == "over"
+
+
 def test_an_honest_model_is_rarely_called_anything_else():
     found = [judgement(predictions(n=300, seed=seed)) for seed in range(60)]
     assert found.count("honest") >= 52  # 57 expected; 0.95 binomial, fewer than 1 in 100 would fail

@@ -40,10 +40,17 @@ def claim_tests(judged: Predictions, *, n_bins: int, n_resamples: int, seed: int
 
 
 def judge(bins: Bins, tests: dict[str, float], level: float) -> str:
-    """One of `JUDGEMENTS`; an honest model is called otherwise at most as often as 1 - level."""
+    """One of `JUDGEMENTS`; an honest model is called otherwise at most as often as 1 - level.
+
+    Whether it is over- or under-confident is read from the gaps beyond the intervals of their bins, if there are any.
+    """
     if min(tests.values()) >= (1 - level) / len(tests):
         return "honest"
-    over, under = (float(bins.share @ np.maximum(side * bins.gap, 0)) for side in (-1, 1))
+    low, high = metrics.wilson_interval(bins.accuracy, bins.effective_count, level=level)
+    over = float(bins.share @ np.maximum(bins.confidence - high, 0))
+    under = float(bins.share @ np.maximum(low - bins.confidence, 0))
+    if max(over, under) == 0:
+        over, under = (float(bins.share @ np.maximum(side * bins.gap, 0)) for side in (-1, 1))
     if max(over, under) <= 3 * min(over, under):
         return "mixed"
     return "over" if over > under else "under"

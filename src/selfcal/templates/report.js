@@ -28,7 +28,7 @@
     byId("confusion").querySelectorAll("td[data-true]").forEach((cell) => {
       const n = counts.get(`${cell.dataset.true},${cell.dataset.answer}`) || 0;
       cell.textContent = count(n);
-      cell.style.setProperty("--share", n ? Math.max(6, Math.round(100 * n / rows[cell.dataset.true])) : 0);
+      cell.style.setProperty("--part", n ? Math.max(6, Math.round(100 * n / rows[cell.dataset.true])) : 0);
     });
   }
 
