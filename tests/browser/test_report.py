@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from selfcal import metrics, report
+from selfcal.reporting.page import percent
 from tests.reporting.judged import HOSTILE, predictions
 
 METHODS = {
@@ -74,6 +75,10 @@ def expected_at(judged, threshold):
     return curve.coverage[at], curve.risk[at], confusion
 
 
+def shown(share, digits):
+    return percent(share, digits).replace("\u00a0", " ")
+
+
 def numbers_of(path):
     return json.loads(path.with_suffix(".json").read_text())
 
@@ -89,8 +94,8 @@ def test_the_slider_shows_what_python_says(method, pages, open_page):
         opened.move_to(place)
         coverage, risk, confusion = expected_at(judged, grid[place])
         assert float(opened.text("#threshold-value")) == grid[place]
-        assert opened.text("#coverage") == f"{100 * coverage:.1f} %"
-        assert opened.text("#risk") == f"{100 * risk:.2f} %"
+        assert opened.text("#coverage") == shown(coverage, 1)
+        assert opened.text("#risk") == shown(risk, 2)
         wrong = confusion.sum() - np.trace(confusion)
         assert opened.text("#risk-rows").startswith(f"{wrong:,} wrong; interval ")
         cells = opened.page.locator("#confusion td[data-true]").all_inner_texts()
@@ -128,6 +133,14 @@ def test_the_page_without_script_shows_what_it_shows_with(pages, open_page):
     ):
         assert with_script.text(selector) == without.text(selector)
     assert "needs JavaScript" in without.text("noscript")
+
+
+def test_script_and_python_round_alike(pages, open_page):
+    """Halves most of all: 245 of 2,000 rows are 12.25 %."""
+    page = open_page(pages["single"]).page
+    shares = [count / 2000 for count in range(0, 2001, 7)]
+    by_script = page.evaluate("(shares) => shares.map((share) => (100 * share).toFixed(1))", shares)
+    assert by_script == [percent(share).split()[0] for share in shares]
 
 
 def test_the_keyboard_is_enough(pages, open_page):

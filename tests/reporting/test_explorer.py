@@ -101,3 +101,14 @@ def test_many_methods_share_the_room_of_one_page():
     alone, crowded = explored(FEW), explored(FEW, cells=100, n_methods=50)
     assert len(crowded["thresholds"]) <= 51 < len(alone["thresholds"])
     assert 0.9 in crowded["thresholds"]
+
+
+@pytest.mark.parametrize(("sharpness", "threshold"), [(6, 0.9), (0.3, None)], ids=["sure", "shy"])
+def test_the_slider_starts_where_there_is_something_to_see(sharpness, threshold):
+    judged = predictions(sharpness, n=1000)
+    found = explored(judged)
+    start = found["start"]
+    if threshold is None:
+        assert found["accepted"][start] >= 800 > found["accepted"][start + 1]
+    else:
+        assert found["thresholds"][start] == threshold

@@ -56,8 +56,8 @@ def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) ->
     errors = _at_or_above(place[~judged.correct], len(grid))
     low, high = metrics.wilson_interval(errors / np.maximum(accepted, 1), accepted, level=level)
     start = int(np.searchsorted(grid, 0.9))
-    if start == len(grid) or accepted[start] == 0:
-        start = int(np.flatnonzero(accepted)[-1]) // 2
+    if start == len(grid) or accepted[start] < 0.1 * len(place):
+        start = int(np.flatnonzero(accepted >= 0.8 * len(place))[-1])
     curve = metrics.confidence_risk_coverage_curve(judged.correct, judged.confidence)
     return {
         "aurc": curve.aurc,

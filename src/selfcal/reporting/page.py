@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -90,9 +91,10 @@ def report(
         raise ConfigError(f"path must end in .html, since report.json goes beside it; got {str(path)!r}.")
     numbers = summarise(methods, classes=classes, row_names=row_names, settings=settings, **options)
     numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
+    page, card = render(numbers, pictures), model_card(numbers)
     write_atomically(target.with_suffix(".json"), JSON(numbers, indent=1) + "\n")
-    write_atomically(target.with_name(_beside(target.stem, "model_card.md")), model_card(numbers))
-    return write_atomically(target, render(numbers, pictures))
+    write_atomically(target.with_name(_beside(target.stem, "model_card.md")), card)
+    return write_atomically(target, page)
 
 
 def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
@@ -128,12 +130,13 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """A share in percent, never broken over two lines.
+    """A share in percent, never broken over two lines; halves are rounded up, as the page's script does it.
 
-    >>> percent(0.1234).split(), percent(1.0, 0).split()
+    >>> percent(0.1225).split(), percent(1.0, 0).split()
     (['12.3', '%'], ['100', '%'])
     """
-    return f"{100 * share:.{digits}f}\u00a0%"
+    rounded = Decimal(100 * share).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{rounded}\u00a0%"
 
 
 def number(value: float | None) -> str:
