@@ -14,6 +14,7 @@ from selfcal.errors import DataError
 from selfcal.plots._canvas import (
     CLASS_COLOURS,
     CLASS_MARKERS,
+    DASHES,
     INK,
     finish,
     new_figure,
@@ -33,8 +34,6 @@ Curve = Sequence[ArrayLike]
 
 MOST_POINTS = 2000
 """A risk-coverage curve has as many points as there are confidences; more than these cannot be seen."""
-
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)))
 
 
 def curve_and_band(curve: Curve, name: str = "curve") -> tuple[Float, Float, Float | None]:

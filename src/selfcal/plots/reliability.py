@@ -14,6 +14,7 @@ from selfcal.plots._canvas import (
     BLUE,
     CLASS_COLOURS,
     CLASS_MARKERS,
+    DASHES,
     GREY,
     INK,
     ORANGE,
@@ -133,7 +134,8 @@ def reliability_lines(ax: Axes, curves: Mapping[str, Bins], *, level: float = 0.
             bins.confidence[filled],
             accuracy,
             yerr=np.maximum([accuracy - low, high - accuracy], 0),
-            fmt=CLASS_MARKERS[place % len(CLASS_MARKERS)] + "-",
+            marker=CLASS_MARKERS[place % len(CLASS_MARKERS)],
+            linestyle=DASHES[place % len(DASHES)],
             color=CLASS_COLOURS[place % len(CLASS_COLOURS)],
             markersize=4,
             linewidth=1.3,
@@ -155,7 +157,9 @@ def share_lines(ax: Axes, curves: Mapping[str, Bins]) -> None:
     """
     for place, bins in enumerate(curves.values()):
         density = bins.share / np.diff(bins.edges)
-        ax.stairs(density, bins.edges, color=CLASS_COLOURS[place % len(CLASS_COLOURS)], linewidth=1.3)
+        dashes = DASHES[place % len(DASHES)]
+        colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
+        ax.stairs(density, bins.edges, color=colour, linestyle=dashes, linewidth=1.3)
     ax.set_xlim(0, 1)
     finish(ax, "confidence", "density of samples")
 

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike
 from selfcal import __version__, _checks, metrics
 from selfcal._binning import Bins
 from selfcal.errors import ConfigError, DataError
+from selfcal.metrics._rows import values_per_row
+from selfcal.metrics.intervals import ROW_SCORES
 from selfcal.predictions import Predictions
 from selfcal.reporting import _explorer, _verdict
 from selfcal.reporting._names import shown, shown_apart
@@ -63,13 +65,18 @@ def summarise(
     if not 0 < level < 1:
         raise ConfigError(f"level must be a share between 0 and 1, such as 0.95; got {level!r}.")
     draws = {"n_bins": n_bins, "n_resamples": n_resamples, "seed": seed}
-    losses = {name: metrics.log_loss(p.y, p.probs) for name, p in methods.items()}
-    leader = min(losses, key=losses.__getitem__)
+    log_loss = ROW_SCORES["log_loss"]
+    losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
+    leader = min(losses, key=lambda name: float(losses[name].mean()))
     labels = shown_apart(list(methods))
     judged = [
         {
             "name": label,
-            **_scores(p, methods[leader] if name != leader else None, level=level, **draws),
+            **_scores(p, level=level, **draws),
+            "log_loss": _ends(metrics.mean_interval(losses[name], level=level, bounds=(0.0, math.inf))),
+            "log_loss_behind_best": None
+            if name == leader
+            else _ends(metrics.mean_interval(losses[name] - losses[leader], level=level)),
             "reject": _explorer.explore(p, level=level, cells=min(k * k, 200), n_methods=len(methods)),
             "by_range": _verdict.by_range(p, level),
             "by_class": _verdict.by_class(p, level),
@@ -103,9 +110,7 @@ def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
     return first
 
 
-def _scores(
-    p: Predictions, leader: Predictions | None, *, level: float, n_bins: int, n_resamples: int, seed: int
-) -> dict[str, Any]:
+def _scores(p: Predictions, *, level: float, n_bins: int, n_resamples: int, seed: int) -> dict[str, Any]:
     """Scores with intervals, the bins, the tests, and the verdict they add up to."""
     bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=n_bins)
     claim = np.column_stack([1 - p.confidence, p.confidence])
@@ -115,9 +120,6 @@ def _scores(
     floor = metrics.ece_noise_floor(p.confidence, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
     tests = _verdict.claim_tests(p, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
     low, high = metrics.wilson_interval(bins.mean_accuracy, len(p.y), level=level)
-    behind = None
-    if leader is not None:
-        behind = metrics.compare(p.y, p.probs, leader.probs, level=level).difference
     return {
         "judgement": _verdict.judge(bins, tests, level),
         "verdict": _verdict.verdict(p, level=level),
@@ -125,8 +127,6 @@ def _scores(
         "accuracy": {"value": float(p.correct.mean()), "low": float(low), "high": float(high)},
         "ece": _ends(ece),
         "noise_floor": {"mean": floor.mean, "low": floor.low, "high": floor.high},
-        "log_loss": _ends(metrics.score_interval(p.y, p.probs, score="log_loss", level=level)),
-        "log_loss_behind_best": None if behind is None else _ends(behind),
         "brier_score": _ends(metrics.score_interval(p.y, p.probs, score="brier_score", level=level)),
         "tests": tests,
         "below_chance": p.below_chance,
