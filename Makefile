@@ -5,7 +5,7 @@ READY := .venv/.ready
 PARITY := .venv/.parity
 export MPLBACKEND := Agg
 
-.PHONY: help install demo test test-parity lint bench docs clean
+.PHONY: help install demo test test-parity test-browser lint bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -35,6 +35,9 @@ $(PARITY): $(READY)
 
 test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
+
+test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md

@@ -27,6 +27,9 @@ def test_demo_prints_a_table_and_writes_a_page(tmp_path, monkeypatch):
     assert "Reliability" in page
     assert "Confidence over the plane" in page
     assert len(page) < 1_500_000
+    numbers = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert [method["name"] for method in numbers["methods"]][:-1] == list(demo.METHODS)
+    assert (tmp_path / "out" / "model_card.md").exists()
 
 
 def test_reproduce_writes_everything_and_resumes(tmp_path, monkeypatch):

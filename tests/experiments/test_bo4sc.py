@@ -40,6 +40,15 @@ def test_unit_has_every_method_and_metric(quick):
     assert bo4sc.run_unit(("blobs-1.7", 0)) == rows
 
 
+def test_the_first_seed_writes_a_report(quick, tmp_path):
+    bo4sc.run_unit(("bac", 0), pages=tmp_path)
+    bo4sc.run_unit(("bac", 1), pages=tmp_path / "none")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bac.html", "bac.json", "bac_model_card.md"]
+    numbers = json.loads((tmp_path / "bac.json").read_text())
+    assert [method["name"] for method in numbers["methods"]] == list(bo4sc.METHODS.values())
+    assert numbers["rows"] == 2000
+
+
 def test_isoreg_calibrates_on_validation_rows_only(quick):
     parts = bo4sc.paper_split("blobs-1.7", 0)
     clf = bo4sc.FITTED["isoreg"](parts, 0)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from selfcal.errors import ConfigError
 from selfcal.metrics import (
     accuracy,
+    binary_calibration_error,
     bootstrap_interval,
     calibration_error_interval,
     expected_calibration_error,
@@ -78,6 +79,16 @@ def test_value_of_the_calibration_error_and_range(data, norm, strategy, closed):
     found = calibration_error_interval(*data, n_resamples=50, **options)
     assert found.value == pytest.approx(expected_calibration_error(*data, **options), abs=1e-12)
     assert 0 <= found.low <= found.high <= 1
+
+
+def test_the_interval_of_one_class_is_that_of_its_column():
+    y, p, _ = drawn(500, sharper=1.5)
+    found = calibration_error_interval(y, p, of_class=1, n_resamples=200)
+    assert found.value == pytest.approx(binary_calibration_error(y, p, positive=1), abs=1e-12)
+    top = calibration_error_interval(y, p, n_resamples=200)
+    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    claim = np.column_stack([1 - confidence, confidence])
+    assert calibration_error_interval(right.astype(int), claim, of_class=1, n_resamples=200) == top
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2"])

@@ -1,7 +1,6 @@
 import subprocess
 import sys
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
@@ -33,15 +32,6 @@ def new_ax():
 
 def legend_labels(legend):
     return [text.get_text() for text in legend.get_texts()]
-
-
-@pytest.fixture(autouse=True)
-def _global_state_stays_as_it_was():
-    before = dict(mpl.rcParams)
-    yield
-    assert dict(mpl.rcParams) == before
-    if pyplot := sys.modules.get("matplotlib.pyplot"):
-        assert pyplot.get_fignums() == []
 
 
 def test_importing_plots_loads_no_matplotlib_and_drawing_loads_no_pyplot():

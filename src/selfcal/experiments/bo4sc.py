@@ -25,6 +25,7 @@ from selfcal import (
     metrics,
     plots,
     recipes,
+    report,
 )
 from selfcal._checks import one_of, positive_int
 from selfcal._files import write_atomically
@@ -117,25 +118,37 @@ FITTED: dict[str, Callable[[ThreeWaySplit, int], SelfCalibratedClassifier]] = {
 """How each method is tuned on the validation rows and fitted."""
 
 
-def run_unit(unit: Unit) -> list[Row]:
-    """All rows of one data set and seed."""
+def run_unit(unit: Unit, pages: Path | None = None) -> list[Row]:
+    """All rows of one data set and seed; the first seed also writes a report into `pages`."""
     dataset, seed = unit
     parts = paper_split(dataset, seed)
     X, y, posterior = _large_test(dataset)
-    rows = []
+    small = datasets.paper_datasets()[dataset].posterior(parts.test.X)
+    judged, settings = {}, {}
     for method, fit in FITTED.items():
         clf = fit(parts, seed)
-        rows.append(_row(unit, method, Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)))
-        rows[-1]["settings"] = _settings(clf)
-    small = datasets.paper_datasets()[dataset].posterior(parts.test.X)
-    oracle = (Predictions.from_probabilities(*pair) for pair in ((parts.test.y, small), (y, posterior)))
-    return [*rows, _row(unit, "oracle", *oracle)]
+        judged[method] = Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)
+        settings[method] = {"settings": _settings(clf)}
+    judged["oracle"] = (
+        Predictions.from_probabilities(parts.test.y, small),
+        Predictions.from_probabilities(y, posterior),
+    )
+    if pages is not None and seed == 0:
+        report(
+            {METHODS[method]: large for method, (_, large) in judged.items()},
+            pages / f"{dataset}.html",
+            title=f"BO4SC and its rivals on {dataset}",
+            subtitle=f"Trained on {SIZES[0]} rows with {SIZES[1]} validation rows, judged on {len(y):,} fresh ones. "
+            "The oracle is the true posterior: nobody can do better.",
+            settings={METHODS[method]: of_method["settings"] for method, of_method in settings.items()},
+        )
+    return [_row(unit, method, *pair) | settings.get(method, {}) for method, pair in judged.items()]
 
 
 def reproduce(
     out: str | Path, *, seeds: int = 10, only: Iterable[str] | None = None, jobs: int = 1
 ) -> list[Row]:
-    """Run the experiment and write `results.json`, `table.md` and the figures into `out`.
+    """Run the experiment and write `results.json`, `table.md`, reports and the figures into `out`.
 
     Args:
         out: The folder; finished rows found there are not run again.
@@ -152,7 +165,8 @@ def reproduce(
     ]
     units = [(name, seed) for seed in range(positive_int("seeds", seeds)) for name in names]
     results = Results(folder / "results.json", protocol())
-    rows = run_units(run_unit, units, results, jobs=positive_int("jobs", jobs), title="Reproducing BO4SC")
+    work = functools.partial(run_unit, pages=folder / "reports")
+    rows = run_units(work, units, results, jobs=positive_int("jobs", jobs), title="Reproducing BO4SC")
     write_atomically(folder / "table.md", summary_table(rows, METHODS))
     for name, figure in figures(names, folder).items():
         plots.save_figure(figure, folder / name)

@@ -47,6 +47,8 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         title="Four ways to train one network",
         subtitle="Blobs 1.7: five overlapping classes in the plane; 700 training rows, 300 validation rows, "
         f"judged on {len(parts.test.y):,} test rows. The oracle is the true posterior: nobody can do better.",
+        row_names=[f"test row {i}" for i in range(len(parts.test.y))],
+        settings={"data set": DATASET, "seed of data and training": seed},
         pictures=[plane],
     )
     return {name: predictions.scores() for name, predictions in judged.items()}, page

@@ -89,6 +89,7 @@ def calibration_error_interval(
     y_true: ArrayLike,
     probs: ArrayLike,
     *,
+    of_class: Any = None,
     n_bins: int = 15,
     strategy: Strategy = "uniform",
     norm: Norm = "l1",
@@ -99,7 +100,7 @@ def calibration_error_interval(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Interval:
-    """Top-label calibration error with an interval for what it would be with endless data in the same bins.
+    """Calibration error with an interval for what it would be with endless data in the same bins.
 
     Noise makes the gap of a calibrated bin look like an error, so the measured error e is too high, by an amount that
     depends on how large the true gaps are; a plain bootstrap adds the same noise again and misses small errors. So
@@ -116,6 +117,7 @@ def calibration_error_interval(
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
+        of_class: The class whose probability is judged; the top label's if None.
         n_bins: Number of bins (at most, for "quantile").
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1" for the ECE, "l2" for its root mean square form, "max" for the worst bin.
@@ -137,7 +139,7 @@ def calibration_error_interval(
     """
     known_level(level)
     _checks.positive_int("n_resamples", n_resamples)
-    claimed = claims(y_true, probs, classes, sample_weight)
+    claimed = claims(y_true, probs, classes, sample_weight, of_class=of_class)
     bins = bin_chunks([claimed], n_bins=n_bins, strategy=strategy, closed=closed)
     value = float(gap_norm(bins.share, bins.gap, norm))
     variance = _gap_variance(claimed, bins)

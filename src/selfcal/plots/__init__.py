@@ -14,8 +14,10 @@ from selfcal.plots.curves import (
     ece_by_bins,
     gamma_statistics,
     history_curves,
+    risk_coverage,
     training_curves,
 )
+from selfcal.plots.display import ReliabilityDisplay
 from selfcal.plots.plane import (
     ConfidenceGrid,
     confidence_figure,
@@ -25,11 +27,18 @@ from selfcal.plots.plane import (
     draw_confidence_plane,
     plane_bounds,
 )
-from selfcal.plots.reliability import confidence_histogram, reliability_diagram, reliability_figure
+from selfcal.plots.reliability import (
+    confidence_histogram,
+    reliability_diagram,
+    reliability_figure,
+    reliability_lines,
+    share_lines,
+)
 from selfcal.plots.weights import weight_map, weight_paths, weights_figure
 
 __all__ = [
     "ConfidenceGrid",
+    "ReliabilityDisplay",
     "confidence_figure",
     "confidence_floor",
     "confidence_grid",
@@ -45,7 +54,10 @@ __all__ = [
     "plane_bounds",
     "reliability_diagram",
     "reliability_figure",
+    "reliability_lines",
+    "risk_coverage",
     "save_figure",
+    "share_lines",
     "training_curves",
     "weight_map",
     "weight_paths",

@@ -32,6 +32,7 @@ BLUE, ORANGE, VERMILION, SKY, GREEN, PURPLE, YELLOW = (
 INK, GREY, PALE, RED = "#222222", "#A8A8A8", "#EEEEEE", "#D7261E"
 CLASS_COLOURS = (BLUE, ORANGE, PURPLE, SKY, VERMILION, GREEN, YELLOW)
 CLASS_MARKERS = "os^Dv<>h"
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)))
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> tuple[Path, Path]:

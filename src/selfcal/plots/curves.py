@@ -11,18 +11,29 @@ from numpy.typing import ArrayLike
 from selfcal import _checks
 from selfcal._checks import Float
 from selfcal.errors import DataError
-from selfcal.plots._canvas import CLASS_COLOURS, INK, finish, new_figure, shared_legend, some_methods
+from selfcal.plots._canvas import (
+    CLASS_COLOURS,
+    CLASS_MARKERS,
+    DASHES,
+    INK,
+    finish,
+    new_figure,
+    shared_legend,
+    some_methods,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from selfcal.history import History
+    from selfcal.metrics import RiskCoverageCurve
 
 Curve = Sequence[ArrayLike]
 """`(x, y)` with y of shape (points,) or (seeds, points), or `(x, y, spread)`."""
 
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 3)))
+MOST_POINTS = 2000
+"""A risk-coverage curve has as many points as there are confidences; more than these cannot be seen."""
 
 
 def curve_and_band(curve: Curve, name: str = "curve") -> tuple[Float, Float, Float | None]:
@@ -78,7 +89,8 @@ def draw_curves(
         x, line, spread = curve_and_band(curve, label)
         colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
         dashes = DASHES[place % len(DASHES)]
-        ends: dict[str, Any] = {"marker": "o", "markersize": 3} if len(x) <= 30 else {}
+        marker = CLASS_MARKERS[place % len(CLASS_MARKERS)]
+        ends: dict[str, Any] = {"marker": marker, "markersize": 3} if len(x) <= 30 else {}
         ax.plot(x, line, color=colour, linestyle=dashes, linewidth=1.5, label=label, zorder=3, **ends)
         if spread is not None:
             ax.fill_between(x, line - spread, line + spread, color=colour, alpha=0.18, linewidth=0)
@@ -188,3 +200,52 @@ def gamma_statistics(ax: Axes, gammas: Mapping[str, Curve], *, xlabel: str = "ep
     """
     draw_curves(ax, gammas, xlabel=xlabel, ylabel="gamma, mean ± sd")
     ax.legend(fontsize=7, frameon=False)
+
+
+def risk_coverage(
+    ax: Axes,
+    curves: Mapping[str, RiskCoverageCurve],
+    *,
+    thresholds: Mapping[str, float] | None = None,
+    level: float = 0.95,
+) -> None:
+    """Draw how often the answers are wrong against how many rows are answered.
+
+    A single curve has a band, the interval of its risk at each coverage by itself.
+
+    Args:
+        ax: Where to draw.
+        curves: By name, what `metrics.risk_coverage_curve` returns.
+        thresholds: By name, the threshold chosen, which is marked.
+        level: The level of the band.
+    """
+    some_methods(curves)
+    for place, (name, curve) in enumerate(curves.items()):
+        thin = np.unique(np.linspace(0, len(curve.risk) - 1, MOST_POINTS).astype(int))
+        colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
+        style: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "linewidth": 1.5}
+        ax.plot(curve.coverage[thin], curve.risk[thin], label=name, **style)
+        if len(curves) == 1:
+            low, high = (end[thin] for end in curve.risk_interval(level))
+            ax.fill_between(curve.coverage[thin], low, high, color=colour, alpha=0.15, linewidth=0)
+        if thresholds and name in thresholds:
+            at = int(np.searchsorted(-curve.thresholds, -thresholds[name], side="right")) - 1
+            if at < 0:
+                continue  # nothing is accepted
+            label = f"{name}: threshold {thresholds[name]:.3g}"
+            ax.plot(
+                curve.coverage[at],
+                curve.risk[at],
+                CLASS_MARKERS[place % len(CLASS_MARKERS)],
+                color=colour,
+                markersize=8,
+                markeredgecolor=INK,
+                zorder=4,
+                label=label,
+            )
+    ax.set_xlim(0, 1)
+    steady = [curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in curves.values()]
+    ax.set_ylim(0, max(0.01, 1.15 * max(steady)))  # the risk of very few rows jumps about
+    ax.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
+    finish(ax, "coverage: share of rows answered", "risk: share of answers that are wrong")
+    ax.legend(fontsize=7, frameon=False, loc="upper left")

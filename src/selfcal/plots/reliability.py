@@ -12,6 +12,9 @@ from selfcal._binning import Bins, Closed, Strategy
 from selfcal.metrics import reliability_curve, wilson_interval
 from selfcal.plots._canvas import (
     BLUE,
+    CLASS_COLOURS,
+    CLASS_MARKERS,
+    DASHES,
     GREY,
     INK,
     ORANGE,
@@ -112,6 +115,53 @@ def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -
         columnspacing=0.9,
     )
     legend.set_in_layout(False)
+
+
+def reliability_lines(ax: Axes, curves: Mapping[str, Bins], *, level: float = 0.95) -> None:
+    """Draw several reliability curves over one another: accuracy at the mean confidence of each bin.
+
+    Args:
+        ax: Where to draw.
+        curves: By name, what `metrics.reliability_curve` returns.
+        level: The level of the intervals.
+    """
+    ax.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle=(0, (4, 3)))
+    for place, (name, bins) in enumerate(curves.items()):
+        filled = bins.count > 0
+        accuracy = bins.accuracy[filled]
+        low, high = wilson_interval(accuracy, bins.effective_count[filled], level=level)
+        ax.errorbar(
+            bins.confidence[filled],
+            accuracy,
+            yerr=np.maximum([accuracy - low, high - accuracy], 0),
+            marker=CLASS_MARKERS[place % len(CLASS_MARKERS)],
+            linestyle=DASHES[place % len(DASHES)],
+            color=CLASS_COLOURS[place % len(CLASS_COLOURS)],
+            markersize=4,
+            linewidth=1.3,
+            elinewidth=0.8,
+            capsize=1.8,
+            label=name,
+        )
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    finish(ax, "confidence", "accuracy")
+
+
+def share_lines(ax: Axes, curves: Mapping[str, Bins]) -> None:
+    """Draw how the rows of several curves spread over the confidences, as outlines over one another.
+
+    Args:
+        ax: Where to draw.
+        curves: By name, what `metrics.reliability_curve` returns.
+    """
+    for place, bins in enumerate(curves.values()):
+        density = bins.share / np.diff(bins.edges)
+        dashes = DASHES[place % len(DASHES)]
+        colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
+        ax.stairs(density, bins.edges, color=colour, linestyle=dashes, linewidth=1.3)
+    ax.set_xlim(0, 1)
+    finish(ax, "confidence", "density of samples")
 
 
 def reliability_figure(

@@ -1,0 +1,170 @@
+"""From the numbers to one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from selfcal._files import write_atomically
+from selfcal.errors import ConfigError
+from selfcal.predictions import Predictions
+from selfcal.reporting._explorer import FULL_MATRIX_CLASSES, PAIRS_SHOWN
+from selfcal.reporting._names import shown
+from selfcal.reporting._verdict import JUDGEMENTS, percent_range
+from selfcal.reporting.card import model_card
+from selfcal.reporting.summarise import summarise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+JSON = partial(json.dumps, allow_nan=False)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its title and how to read it."""
+
+    title: str
+    reading: str
+    figure: Figure
+
+    @property
+    def png(self) -> str:
+        """The picture as base64 text."""
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})
+        return base64.b64encode(buffer.getvalue()).decode()
+
+
+def report(
+    methods: Mapping[str, Predictions],
+    path: str | os.PathLike[str],
+    *,
+    title: str = "How far can these predictions be trusted?",
+    subtitle: str = "",
+    classes: ArrayLike | None = None,
+    row_names: Sequence[object] | None = None,
+    settings: Mapping[str, object] | None = None,
+    pictures: Sequence[Picture] = (),
+    **options: Any,
+) -> Path:
+    """Write one HTML file that needs nothing else, not even a network, and its numbers beside it.
+
+    Beside `report.html` come `report.json`, which holds every number of the page, and `model_card.md`.
+
+    Args:
+        methods: Predictions on the same rows, by the method's name.
+        path: Where to write; ends in `.html`.
+        title: The page's heading.
+        subtitle: What the data is, in a line or two.
+        classes: The name of each class; by default its code.
+        row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
+        settings: What else to write down about data and training, by name.
+        pictures: More figures to show after the tables.
+        **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
+
+    Returns:
+        The path of the page.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> probs = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = report({"mine": Predictions.from_probabilities([0, 1, 1], probs)}, folder + "/report.html")
+        ...     sorted(file.name for file in page.parent.iterdir())
+        ['model_card.md', 'report.html', 'report.json']
+    """
+    target = Path(path)
+    if target.suffix != ".html":
+        raise ConfigError(f"path must end in .html, since report.json goes beside it; got {str(path)!r}.")
+    numbers = summarise(methods, classes=classes, row_names=row_names, settings=settings, **options)
+    numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
+    page, card = render(numbers, pictures), model_card(numbers)
+    write_atomically(target.with_suffix(".json"), JSON(numbers, indent=1) + "\n")
+    write_atomically(target.with_name(_beside(target.stem, "model_card.md")), card)
+    return write_atomically(target, page)
+
+
+def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
+    """The page of these numbers, with its style and script inside and nothing else allowed to run."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2.utils import htmlsafe_json_dumps
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("selfcal"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "number": number}
+    environment.globals |= {"percent_range": percent_range, "judgements": JUDGEMENTS}
+    style, script = (
+        files("selfcal").joinpath("templates", name).read_text() for name in ("report.css", "report.js")
+    )
+    return environment.get_template("report.html.j2").render(
+        numbers,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
+        pictures=pictures,
+        full_matrix=len(numbers["classes"]) <= FULL_MATRIX_CLASSES,
+        pairs_shown=PAIRS_SHOWN,
+        top_risk=_top_risk(numbers),
+    )
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in percent, never broken over two lines; halves are rounded up, as the page's script does it.
+
+    >>> percent(0.1225).split(), percent(1.0, 0).split()
+    (['12.3', '%'], ['100', '%'])
+    """
+    rounded = Decimal(100 * share).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{rounded}\u00a0%"
+
+
+def number(value: float | None) -> str:
+    """A count with thousands set off, a number to four places, or the end of an interval that has none.
+
+    >>> number(1234567), number(0.25), number(None)
+    ('1,234,567', '0.2500', '?')
+    """
+    if value is None:
+        return "?"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def _top_risk(numbers: Mapping[str, Any]) -> float:
+    """Where the axis of the risk ends; risks of very few rows jump about and are left to leave the picture."""
+    risks = [
+        errors / accepted
+        for method in numbers["methods"]
+        for errors, accepted in zip(method["reject"]["errors"], method["reject"]["accepted"], strict=True)
+        if accepted >= 0.05 * numbers["rows"]
+    ]
+    return min(top for top in (0.004, 0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if top >= max(risks))
+
+
+def _hash(text: str) -> str:
+    """What a content security policy calls an inline style or script by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _beside(stem: str, name: str) -> str:
+    return name if stem == "report" else f"{stem}_{name}"

@@ -1,0 +1,105 @@
+import json
+
+import numpy as np
+import pytest
+
+from selfcal import metrics
+from selfcal.errors import ConfigError, DataError
+from selfcal.predictions import Predictions
+from selfcal.reporting import summarise
+from tests.reporting.judged import HOSTILE, predictions
+
+QUICK = {"n_resamples": 100}
+
+
+def test_scores_are_the_metrics():
+    judged = predictions(2, n=600)
+    numbers = summarise({"net": judged}, **QUICK)["methods"][0]
+    y, probs = judged.y, judged.probs
+    assert numbers["ece"]["value"] == pytest.approx(metrics.expected_calibration_error(y, probs), abs=1e-12)
+    interval = metrics.calibration_error_interval(y, probs)
+    assert (numbers["ece"]["low"], numbers["ece"]["high"]) == pytest.approx((interval.low, interval.high))
+    for name in ("log_loss", "brier_score"):
+        expected = metrics.score_interval(y, probs, score=name)
+        assert numbers[name] == {"value": expected.value, "low": expected.low, "high": expected.high}
+    accuracy = metrics.score_interval(y, probs, score="accuracy")
+    assert numbers["accuracy"]["value"] == accuracy.value
+    assert (numbers["accuracy"]["low"], numbers["accuracy"]["high"]) == pytest.approx(
+        (accuracy.low, accuracy.high)
+    )
+    floor = metrics.ece_noise_floor(judged.confidence, n_resamples=100)
+    assert numbers["noise_floor"] == {"mean": floor.mean, "low": floor.low, "high": floor.high}
+    bins = metrics.reliability_curve(judged.correct, judged.confidence)
+    assert [b["accuracy"] for b in numbers["bins"]] == bins.accuracy[bins.count > 0].tolist()
+    assert sum(b["rows"] for b in numbers["bins"]) == 600
+
+
+def test_all_of_it_is_plain_json():
+    numbers = summarise({"a": predictions(), "b": predictions(4)}, row_names=range(400), **QUICK)
+    assert json.loads(json.dumps(numbers, allow_nan=False)) == numbers
+
+
+def test_methods_are_set_against_the_lowest_log_loss():
+    first, second = predictions(4), predictions(1)
+    numbers = summarise({"boastful": first, "honest": second}, **QUICK)["methods"]
+    assert numbers[1]["log_loss_behind_best"] is None
+    expected = metrics.compare(first.y, first.probs, second.probs).difference
+    assert numbers[0]["log_loss_behind_best"]["low"] == expected.low > 0
+
+
+def test_single_rows_are_shown_only_if_they_are_named():
+    judged = predictions(n=300)
+    assert summarise({"net": judged}, **QUICK)["methods"][0]["worst"] is None
+    names = [f"patient {i}" for i in range(300)]
+    worst = summarise({"net": judged}, row_names=names, n_worst=7, **QUICK)["methods"][0]["worst"]
+    assert len(worst) == 7
+    confidence = [mistake["confidence"] for mistake in worst]
+    assert confidence == sorted(judged.confidence[~judged.correct], reverse=True)[:7]
+    row = int(worst[0]["row"].split()[1])
+    assert (worst[0]["true"], worst[0]["answered"]) == (judged.y[row], judged.chosen[row])
+    assert worst[0]["probability_of_true"] == judged.probs[row, judged.y[row]]
+
+
+def test_the_confidence_judged_is_the_models_own():
+    """A calibrator of the confidence need not agree with the largest probability."""
+    honest = predictions()
+    shy = Predictions(honest.y, honest.chosen, np.full(400, 0.2), honest.probs)
+    numbers = summarise({"shy": shy}, **QUICK)["methods"][0]
+    assert numbers["below_chance"] == 1.0
+    assert numbers["mean_confidence"] == pytest.approx(0.2)
+    assert numbers["judgement"] == "under"
+
+
+@pytest.mark.parametrize("probs", [[[1.0, 0.0]], [[0.0, 1.0]], [[0.5, 0.5]]], ids=["right", "wrong", "tie"])
+def test_one_row(probs):
+    numbers = summarise({"net": Predictions.from_probabilities([0], probs)}, row_names=["x"], **QUICK)
+    json.dumps(numbers, allow_nan=False)
+
+
+def test_names_are_made_fit_to_print():
+    names = list(HOSTILE.values())
+    judged = predictions(n=50, k=len(names))
+    numbers = summarise(
+        dict.fromkeys(names, judged), classes=names, settings={name: name for name in names}, **QUICK
+    )
+    shown = [m["name"] for m in numbers["methods"]] + numbers["classes"]
+    assert max(map(len, shown)) <= 80
+    assert len(set(numbers["classes"])) == len(names)
+    json.dumps(numbers, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("methods", "options", "error", "wording"),
+    [
+        ({}, {}, DataError, "at least one method"),
+        ({"a": predictions(), "b": predictions(n=300)}, {}, DataError, "'b' has 300 rows"),
+        ({"a": predictions(), "b": predictions(seed=1)}, {}, DataError, "or other labels than 'a'"),
+        ({"a": predictions()}, {"classes": ["x"]}, DataError, "name the 3 columns"),
+        ({"a": predictions()}, {"row_names": ["x"]}, DataError, "row_names has 1"),
+        ({"a": predictions()}, {"level": 95}, ConfigError, "level must be"),
+        ({"a": predictions()}, {"n_bins": 0}, ConfigError, "n_bins must be"),
+    ],
+)
+def test_bad_input(methods, options, error, wording):
+    with pytest.raises(error, match=wording):
+        summarise(methods, **options)
