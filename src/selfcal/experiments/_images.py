@@ -34,9 +34,6 @@ from selfcal.optimizers import SGD, StepDecay
 UNIT = ("dataset", "network", "run", "seed")
 """What a unit of work is named by, in its rows too."""
 
-PARTS = (0.8, 0.1, 0.1)
-"""Shares of the training images: for training, for the outer level or a calibrator, and for choosing a state."""
-
 SWEPT_BINS = (10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -49,7 +46,8 @@ class Profile:
         networks: Functions of `models` by name, with their width.
         epochs: Passes over the training images; the step size falls tenfold after 3/7 and 5/7 of them.
         seeds: How many seeds.
-        rows: Training images to use, of which eight in ten are trained on; None for all.
+        rows: Training images to use in all; None for all there are.
+        parts: Their shares for training, for the outer level or a calibrator, and for choosing a state.
         test_rows: Test images for the curves over epochs; tables use all of them.
         every: Training steps for each outer step.
         augment: Whether images are cropped and flipped at random.
@@ -62,6 +60,7 @@ class Profile:
     epochs: int
     seeds: int
     rows: int | None = None
+    parts: tuple[float, float, float] = (0.8, 0.1, 0.1)
     test_rows: int = 10_000
     every: int = 1
     augment: bool = True
@@ -148,7 +147,7 @@ class _Data:
     def of(cls, profile: Profile, images: ImageSet, seed: int) -> _Data:
         """Training images divided by the seed, class by class; the test images are the same for all."""
         n = profile.rows or len(images.y_train)
-        sizes = [int(share * n) for share in PARTS]
+        sizes = [round(share * n) for share in profile.parts]
         rows = datasets.stratified_split(images.y_train, sizes, seed=seed)
         x, y, batch_size = images.x_train, images.y_train, profile.batch_size
         train = ImageBatches(
