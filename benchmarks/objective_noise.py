@@ -1,8 +1,8 @@
 """How well a batch can tell that a network is over-confident, by objective.
 
 For networks known to be over-confident (their best temperature is above 1.3), the slope of each objective in the log
-temperature should be negative. On one batch it is the sum of that signal and the noise of the batch; shown is the mean of
-the slope over the batches, divided by its standard deviation over them. Below -1, nearly every step goes the right way;
+temperature should be negative. On one batch it is that signal and the noise of the batch; shown is the mean of the
+slope over the batches, divided by its standard deviation over them. Below -1, nearly every step goes the right way;
 near 0, the outer level wanders.
 """
 

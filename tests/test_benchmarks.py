@@ -80,7 +80,7 @@ def test_docs_are_refreshed_between_their_markers(tmp_path, monkeypatch):
     results.write_text("# T\n\nfresh\n")
     monkeypatch.setattr(refresh, "HERE", tmp_path)
     monkeypatch.setattr(refresh, "RESULTS", results)
-    refresh.refresh(None)
+    refresh.refresh()
     assert page.read_text() == "before\n<!-- begin: T -->\n\nfresh\n\n<!-- end: T -->\nafter\n"
 
 

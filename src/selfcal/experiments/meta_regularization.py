@@ -55,8 +55,8 @@ PROFILES = {
     ),
 }
 """The paper's setting, and one of the same code for two cores: without augmentation, so that a narrow network
-over-fits in twenty epochs; with as many outer rows as training rows, as a few hundred cannot show an error of two points;
-and with the last state, as the best of twenty errors on 1,200 rows is mostly luck."""
+over-fits in twenty epochs; with as many outer rows as training rows, as a few hundred cannot show an error of two
+points; and with the last state, as the best of twenty errors on 1,200 rows is mostly luck."""
 
 
 def trained(every: int) -> dict[str, Recipe]:
