@@ -33,11 +33,13 @@ class Schema:
         columns: In the order of the table; those of kind "drop" are not used.
         missing: Spellings of a missing value.
         nonfinite: What to do with infinite numbers: "error" or "impute".
+        target: The column with the labels, if any.
     """
 
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING
     nonfinite: str = "error"
+    target: str | None = None
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -55,7 +57,7 @@ class Schema:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Schema:
         columns = tuple(Column(**c) for c in state["columns"])
-        return cls(columns, tuple(state["missing"]), state["nonfinite"])
+        return cls(columns, tuple(state["missing"]), state["nonfinite"], state["target"])
 
     def __str__(self) -> str:
         rows = [("column", "kind", "missing", "distinct", "")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -71,7 +71,7 @@ def infer_schema(
     one_of("nonfinite", nonfinite, ("error", "impute"))
     features = table if target is None else table.drop(column_named(table, target))
     declared = _checked_kinds(kinds or {}, features)
-    schema = Schema((), (*MISSING, *missing), nonfinite)
+    schema = Schema((), (*MISSING, *missing), nonfinite, target)
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
     for start in range(0, features.width, _GROUP):
@@ -89,7 +89,7 @@ def infer_schema(
             "The table must have a column to learn from, besides the target; every column is constant, missing or an "
             "identifier. Declare one with --kind NAME=category if that is wrong."
         )
-    return Schema(tuple(columns), schema.missing, nonfinite)
+    return replace(schema, columns=tuple(columns))
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ class _Facts:
     n_infinite: int
     low: float
     high: float
+    whole: bool
+    padded: bool
     spellings: tuple[str, ...]
 
     def column(
@@ -119,6 +121,9 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
     counted = values.select(pl.all().drop_nulls().n_unique()).row(0)
     infinite = values.select(pl.all().is_infinite().sum()).row(0)
     lowest, highest = values.min().row(0), values.max().row(0)
+    whole = values.select((pl.all() == pl.all().round()).all()).row(0)
+    zeros = pl.col(pl.String).filter(pl.col(pl.String).str.starts_with("0"))
+    padded = group.select(zeros.str.contains(r"^0\d").any()).row(0, named=True)
     missing = values.null_count().row(0)
     for i, name in enumerate(group.columns):
         mask = unreadable.get(name)
@@ -132,6 +137,8 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
             infinite[i],
             lowest[i] or 0.0,
             highest[i] or 0.0,
+            whole[i],
+            padded.get(name, False),
             schema.missing,
         )
 
@@ -152,8 +159,8 @@ def _inferred(facts: _Facts) -> Column:
 
 
 def _number_column(facts: _Facts, present: int) -> Column:
-    cells, whole = facts.cells, _is_whole(facts.values)
-    if whole and max(-facts.low, facts.high) >= _LARGEST and _has_long_integers(cells):
+    cells = facts.cells
+    if facts.whole and max(-facts.low, facts.high) >= _LARGEST and _has_long_integers(cells):
         distinct = cells.drop_nulls().n_unique()
         why = "holds integers beyond 64 bits, which no float keeps apart"
         if present >= ENOUGH and distinct > MOSTLY * present:
@@ -161,14 +168,19 @@ def _number_column(facts: _Facts, present: int) -> Column:
                 "drop", f"is dropped: it {why}, and looks like an identifier", distinct=distinct
             )
         return facts.column("category", f"{why}, and is taken as categories", distinct=distinct)
-    if cells.dtype == pl.String and cells.filter(cells.str.starts_with("0")).str.contains(r"^0\d").any():
+    if facts.padded:
         levels = read_levels(cells)
         distinct = levels.drop_nulls().n_unique()
         if present >= ENOUGH and distinct > MOSTLY * present:
             return facts.column("drop", "is dropped: codes that look like an identifier", distinct=distinct)
         note = "has codes with leading zeros and is taken as categories"
         return facts.column("category", note, distinct=distinct)
-    if whole and present >= ENOUGH and facts.n_distinct == present and facts.high - facts.low == present - 1:
+    if (
+        facts.whole
+        and present >= ENOUGH
+        and facts.n_distinct == present
+        and facts.high - facts.low == present - 1
+    ):
         return facts.column("drop", "is dropped: it numbers the rows")
     return _unless_constant(facts, facts.column("number"))
 
@@ -268,10 +280,6 @@ def _checked_kinds(kinds: Mapping[str, str], table: pl.DataFrame) -> dict[str, s
                 f"kinds[{name!r}] may name a format for a date only, as in 'date:%d/%m/%Y'; got {kind!r}."
             )
     return dict(kinds)
-
-
-def _is_whole(values: pl.Series) -> bool:
-    return bool((values == values.round()).all())
 
 
 def _has_long_integers(cells: pl.Series) -> bool:
