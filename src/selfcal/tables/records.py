@@ -46,12 +46,11 @@ def whole_records(chunks: Iterable[bytes], name: str) -> Iterator[Block]:
             line += data.count(b"\n", 0, end)
         rest = data[end:]
         if len(rest) > LONGEST_RECORD:
-            _refuse_open_quote(Block(rest, line), name)
+            if rest.count(b'"') % 2:
+                yield Block(rest, line)  # whose check will say what is wrong
+            raise DataError(f"{name}: line {line} is longer than {LONGEST_RECORD:,} bytes. Is it a table?")
     if rest:
-        last = Block(rest + b"\n", line)
-        if rest.count(b'"') % 2:
-            _refuse_open_quote(last, name)
-        yield last
+        yield Block(rest + b"\n", line)
 
 
 def split_header(block: Block) -> tuple[Block, Block]:
@@ -121,7 +120,7 @@ class Layout:
                 )
 
     def check_quotes(self, block: Block) -> None:
-        """Refuse a quote that neither begins nor ends a field and is not doubled."""
+        """Refuse a quote that neither begins nor ends a field and is not doubled, and one never closed."""
         if b'"' not in block.data:
             return
         quotes = _positions(block.data, _QUOTE)
@@ -131,6 +130,11 @@ class Layout:
         stray = opening[~np.isin(around[opening], apart)]
         early = closing[~np.isin(around[closing + 2], [*apart, _RETURN])]
         if len(stray) == 0 and len(early) == 0:
+            if len(quotes) % 2:
+                raise DataError(
+                    f"{self.name}: a quote opened in line {block.line_at(int(quotes[-1]))} is never closed. Close "
+                    "it, or double it if it is part of the text."
+                )
             return
         remedy = "A field with a quote in it must be quoted as a whole and its quotes doubled."
         if len(early) == 0 or (len(stray) and stray[0] < early[0]):
@@ -226,13 +230,3 @@ def _without(data: bytes, ends: Int, blank: NDArray[np.bool_]) -> bytes:
     for start, end in zip(starts[blank], ends[blank], strict=True):
         keep[start : end + 1] = False
     return np.frombuffer(data, np.uint8)[keep].tobytes()
-
-
-def _refuse_open_quote(block: Block, name: str) -> None:
-    quotes = _positions(block.data, _QUOTE)
-    if len(quotes) == 0:
-        raise DataError(f"{name}: line {block.line} is longer than {LONGEST_RECORD:,} bytes. Is it a table?")
-    raise DataError(
-        f"{name}: a quote opened in line {block.line_at(int(quotes[-1]))} is never closed. Close it, or double "
-        "the quote if it is part of the text."
-    )

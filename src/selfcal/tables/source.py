@@ -172,9 +172,9 @@ def _gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 def _text_encoding(encoding: str) -> str:
     try:
-        b"".decode(encoding)
+        "".encode(encoding)
         return codecs.lookup(encoding).name.removesuffix("-sig")
-    except (LookupError, UnicodeError, ValueError, TypeError):
+    except (LookupError, ValueError):  # ValueError: a NUL in the name
         raise ConfigError(
             f"encoding must be a text encoding that Python knows, such as 'utf-8', 'cp1252' or 'utf-16'; "
             f"got {encoding!r}."
