@@ -69,7 +69,7 @@ def read_dates(
     text = text_cells(cells, missing)
     if form is None:  # trained on a typed column; ISO is how such columns are written as text
         text, form = text.str.replace("T", " ").str.head(19), "%Y-%m-%d %H:%M:%S"
-        text = text.set(text.str.len_bytes() == 10, text + " 00:00:00")
+        text = (text + " 00:00:00").zip_with(text.str.len_bytes() == 10, text)
     values = text.str.to_datetime(form, strict=False, time_unit="us")
     if values.dtype != TIMESTAMP:
         values = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)

@@ -250,7 +250,7 @@ def _date_format(facts: _Facts) -> str | None:
     """Return the format in which every cell is a date, None if there is none."""
     text = text_cells(facts.cells, facts.spellings)
     sample = text.drop_nulls().head(100)
-    if not sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").all():
+    if sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").sum() < MOSTLY * len(sample):
         return None
     cells, present = facts.cells, len(text) - text.null_count()
     wrong = {}
