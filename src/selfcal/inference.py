@@ -123,7 +123,7 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
     lowest, highest = values.min().row(0), values.max().row(0)
     whole = values.select((pl.all() == pl.all().round()).all()).row(0)
     zeros = pl.col(pl.String).filter(pl.col(pl.String).str.starts_with("0"))
-    padded = group.select(zeros.str.contains(r"^0\d").any()).row(0, named=True)
+    padded = group.select(zeros.str.contains(r"^0\d").any()).to_dict(as_series=False)
     missing = values.null_count().row(0)
     for i, name in enumerate(group.columns):
         mask = unreadable.get(name)
@@ -138,7 +138,7 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
             lowest[i] or 0.0,
             highest[i] or 0.0,
             whole[i],
-            padded.get(name, False),
+            padded.get(name, [False])[0],
             schema.missing,
         )
 

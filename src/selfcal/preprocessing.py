@@ -83,8 +83,7 @@ class Preprocessor:
         self.schema = schema
         self.levels = {c.name: _Levels.of(table[c.name], self.max_levels) for c in self._of("category")}
         n_numbers = len(self._number_names())
-        n_missing = sum(c.missing > 0 for c in schema.used if c.kind != "category")
-        self._check_budget(table.height, n_numbers + n_missing + sum(map(len, self.levels.values())))
+        self._check_budget(table.height, 2 * n_numbers + sum(map(len, self.levels.values())))
         steps: list[tuple[str, Any, slice]] = []
         if n_numbers:
             # scaled by the largest value first: the squares of very large numbers are out of range
@@ -97,6 +96,7 @@ class Preprocessor:
             steps.append(("categories", one_hot, slice(n_numbers, n_numbers + len(codes))))
         self.transformer = ColumnTransformer(steps)
         raw, _ = self._raw(table)
+        raw[:, np.isnan(raw).all(axis=0)] = 0.0  # nothing to learn from, and scikit-learn would warn of it
         self.transformer.fit(raw)
         return self
 
@@ -120,17 +120,15 @@ class Preprocessor:
             return Encoded(np.empty((0, width)), {}, extra)
         self._check_budget(table.height, width)
         raw, unseen = self._raw(table)
-        with np.errstate(over="ignore", invalid="ignore"):
-            values: Float = self.transformer.transform(raw)
+        try:
+            with np.errstate(over="ignore"):
+                values: Float = self.transformer.transform(raw)
+        except ValueError:
+            raise self._too_large(raw) from None
         # the mean is zero by now; scikit-learn's imputer holds a dtype, which skops would have us trust
         values[np.isnan(values)] = 0.0
-        wrong = np.isinf(values)
-        if wrong.any():
-            row, column = np.argwhere(wrong)[0]
-            raise DataError(
-                f"Numbers must be of the size the model was trained on; row {row + 1}, column "
-                f"{self.feature_names[column]!r} is too large to scale. Correct the cell."
-            )
+        if np.isinf(values).any():
+            raise self._too_large(raw)
         return Encoded(values, unseen, extra)
 
     @property
@@ -200,6 +198,18 @@ class Preprocessor:
                 raise infinite_cells({names[i]: pl.Series(infinite[:, i]) for i in columns})
             numbers = np.where(infinite, np.nan, numbers)
         return numbers
+
+    def _too_large(self, raw: Float) -> DataError:
+        """Return the error that names the number which is farthest from what was seen at fit."""
+        numbers = np.abs(raw[:, : len(self._number_names())])
+        largest = self.transformer.named_transformers_["numbers"].named_steps["scale"].max_abs_
+        with np.errstate(over="ignore", divide="ignore"):
+            row, column = np.unravel_index(np.nanargmax(numbers / largest), numbers.shape)
+        return DataError(
+            f"Numbers must be of the size the model was trained on; row {row + 1}, column "
+            f"{self._number_names()[column]!r} is {raw[row, column]:g}, where {largest[column]:g} was the largest. "
+            "Correct the cell."
+        )
 
     def _check_budget(self, rows: int, width: int) -> None:
         needed = 3 * 8 * rows * width  # the numbers before, during and after scaling

@@ -45,15 +45,17 @@ def _parse(layout: Layout, block: Block) -> pl.DataFrame:
     schema = dict.fromkeys(layout.columns, pl.String)
     if n_records == 0:
         return pl.DataFrame(schema=schema)
-    if data.startswith(codecs.BOM_UTF8):  # polars drops one, though here it is part of the first cell
-        data = codecs.BOM_UTF8 + data
+    # polars takes the first record's word for the number of columns, and a mark at its start for no text
+    guarded = layout.ragged or data.startswith(codecs.BOM_UTF8)
+    if guarded:
+        data = layout.sep.encode() * (len(schema) - 1) + b"\n" + data
     frame = pl.read_csv(
         data,
         has_header=False,
         schema=schema,
         separator=layout.sep,
         quote_char='"' if b'"' in data else None,
-    )
+    )[int(guarded) :]
     if frame.height != n_records:  # never expected: polars and our checks must agree on what a record is
         raise DataError(
             f"{layout.name}: the part from line {block.line} on must have {n_records} rows; polars read "

@@ -90,7 +90,9 @@ def read_table(
             rows += part.height
             taken += _size(part)
             _check_budget(opened, rows, taken, budget)
-    return pl.concat(parts, rechunk=False)  # rechunking would need the memory twice
+    return pl.concat(
+        parts, rechunk=2 * taken <= budget
+    )  # in one piece it is faster, but needs the memory twice
 
 
 def _parts(
