@@ -170,7 +170,7 @@ def test_infinite_numbers_as_missing():
 
 def test_a_number_too_large_for_the_scale_is_named():
     preprocessor = fitted(pl.DataFrame({"x": [0.0, 1e-9], "z": ["a", "b"]}))
-    with pytest.raises(DataError, match="row 2, column 'x' is 1e[+]308, where 1e-09 was the largest"):
+    with pytest.raises(DataError, match=r"row 2, column 'x' is 1e[+]308, where 1e-09 was the largest"):
         preprocessor.transform(pl.DataFrame({"x": [0.0, 1e308], "z": ["a", "b"]}))
 
 

@@ -94,7 +94,14 @@ def test_mutated_parquet(data):
     use(data)
 
 
-@pytest.mark.parametrize("data", [*TEXTS, *PARQUET])
+def test_every_byte_of_a_parquet_file_damaged_in_turn():
+    """0x25 is a negative count where a page says how many values it holds: polars alone would abort the process."""
+    for place in range(4, len(PARQUET[0])):
+        with suppress(SelfcalError):
+            read_table(PARQUET[0][:place] + b"\x25" + PARQUET[0][place + 1 :])
+
+
+@pytest.mark.parametrize("data", [*TEXTS, *PARQUET], ids=range(len(TEXTS + PARQUET)))
 def test_the_originals_go_all_the_way(data):
     table = read_table(data)
     assert Preprocessor().fit(table, infer_schema(table, target="y")).transform(table).shape[0] == 4

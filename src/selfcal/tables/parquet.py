@@ -8,9 +8,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from selfcal.errors import DataError
+from selfcal.tables.pages import DamagedError, check_pages
 from selfcal.tables.source import Opened
 
 MAGIC = b"PAR1"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
+_DAY = 86_400_000_000  # microseconds
 
 
 def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
@@ -23,12 +26,18 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
         raise DataError(
             f"{opened.name} is a gzipped Parquet file; Parquet is compressed already. Run gunzip on it first."
         )
-    source = opened.path if opened.path is not None else io.BytesIO(b"".join(opened.chunks))
-    table = pl.scan_parquet(source, glob=False)
+    source = opened.path if opened.path is not None else b"".join(opened.chunks)
+    table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
     schema = table.collect_schema()
     plan = table.select(_simplified(name, dtype, opened.name) for name, dtype in schema.items())
     yield pl.DataFrame(schema=plan.collect_schema())
-    yield from plan.collect_batches(chunk_size=batch_rows)
+    try:
+        check_pages(source)
+    except DamagedError as damage:
+        raise DataError(f"{opened.name} is a damaged Parquet file: {damage}. Write it again.") from None
+    for part in plan.collect_batches(chunk_size=batch_rows):
+        _refuse_odd_dates(part, opened.name)
+        yield part
 
 
 def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
@@ -46,3 +55,13 @@ def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
         f"{table} must have columns of numbers, text, booleans or dates; column {name!r} is {dtype}. "
         "Turn it into simple columns, or leave it out."
     )
+
+
+def _refuse_odd_dates(part: pl.DataFrame, table: str) -> None:
+    """Refuse dates outside the years 1 to 9999, which polars cannot print and which are no dates anyway."""
+    for column in part.select(pl.col(pl.Date, pl.Datetime).to_physical()):
+        unit = 1 if part.schema[column.name] == pl.Date else _DAY
+        if not column.drop_nulls().is_between(unit * _FIRST_DAY, unit * (_LAST_DAY + 1), closed="left").all():
+            raise DataError(
+                f"{table} must hold dates of the years 1 to 9999; column {column.name!r} goes beyond. Correct it."
+            )
