@@ -14,7 +14,7 @@ def schema():
         Column("when", "date", form="%d.%m.%Y"),
         Column("id", "drop", note="is dropped: it numbers the rows"),
     )
-    return Schema(columns, nonfinite="impute", target="y")
+    return Schema(columns, nonfinite="impute", target="y", decimal=",")
 
 
 def test_dropped_columns_are_not_used_but_told(schema):
@@ -46,3 +46,8 @@ def test_a_misspelt_column():
         DataError, match=r"must have a column 'lable'; it has 'label', .*\.\.\.\. Did you mean 'label'\?"
     ):
         column_named(table, "lable")
+
+
+def test_a_single_column_may_mean_another_separator():
+    with pytest.raises(DataError, match=r"it has 'a:b'. A single column may mean another separator.*--sep"):
+        column_named(pl.DataFrame({"a:b": ["1:2"]}), "b")

@@ -149,3 +149,15 @@ def test_the_target_is_no_feature_but_remembered():
     schema = infer_schema(pl.DataFrame({"x": ["1", "2"], "y": ["a", "b"]}), target="y")
     assert [c.name for c in schema.columns] == ["x"]
     assert schema.target == "y"
+
+
+def test_decimal_commas_are_not_taken_for_categories():
+    cells = ["4,5", "3", "NA", "-0,25"]
+    with pytest.raises(
+        DataError, match=r"cells such as '4,5' look like numbers with a decimal comma.*--decimal ','"
+    ):
+        kind(cells)
+    assert kind(cells, kinds={"x": "category"}).kind == "category"
+    column = kind(cells, decimal=",")
+    assert (column.kind, column.missing, column.distinct) == ("number", 1, 3)
+    assert kind(["1,234,567", "2,000,000"], decimal=",").kind == "category"

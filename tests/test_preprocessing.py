@@ -183,3 +183,11 @@ def test_the_budget():
     preprocessor.budget = 100
     with pytest.raises(DataError, match="must fit into"):
         preprocessor.transform(TABLE)
+
+
+def test_decimal_commas():
+    commas = pl.DataFrame({"x": ["1,5", "2", "-0,5"]})
+    points = pl.DataFrame({"x": ["1.5", "2", "-0.5"]})
+    preprocessor = fitted(commas, decimal=",")
+    np.testing.assert_array_equal(preprocessor.transform(commas), fitted(points).transform(points))
+    np.testing.assert_array_equal(preprocessor.transform(points), fitted(points).transform(points))

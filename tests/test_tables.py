@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from selfcal.errors import ConfigError, DataError
-from selfcal.tables import read_batches, read_table, records, source
+from selfcal.tables import pages, read_batches, read_table, records, source
 
 # any text a cell can hold, save NUL and lone surrogates, which are no text
 cells = st.text(
@@ -256,6 +256,30 @@ def test_parquet_batches(tmp_path):
     assert max(p.height for p in parts) <= 64
     assert_frame_equal(pl.concat(parts), table)
     assert_frame_equal(read_table(path.read_bytes()), table)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "zstd", "snappy", "lz4"])
+@pytest.mark.parametrize("size", [200, None])
+def test_whole_parquet_files_pass_the_check_of_their_pages(compression, size):
+    """Many pages, dictionaries, row groups, nulls and none: nothing that is sound is called damaged."""
+    table = pl.DataFrame(
+        {"x": range(3000), "y": ["a", "bb", None] * 1000, "z": [None, 1.5] * 1500, "w": [True] * 3000}
+    )
+    file = io.BytesIO()
+    table.write_parquet(file, compression=compression, data_page_size=size, row_group_size=700)
+    pages.check_pages(file.getvalue())
+    assert_frame_equal(read_table(file.getvalue()), table)
+
+
+def test_a_negative_count_in_a_page_is_found_before_polars_acts_on_it():
+    file = io.BytesIO()
+    pl.DataFrame({"x": [1, 2, 3, 4]}).write_parquet(file, compression="uncompressed", statistics=False)
+    data = file.getvalue()
+    count = data.index(b"\x15\x08", 4)  # the first field of a page: four values, in zigzag
+    with pytest.raises(pages.DamagedError, match="a page has a negative size"):
+        pages.check_pages(data[: count + 1] + b"\x07" + data[count + 2 :])
+    with pytest.raises(DataError, match=r"is a damaged Parquet file: .* Write it again"):
+        read_table(data[: count + 1] + b"\x07" + data[count + 2 :])
 
 
 def test_the_budget_is_judged_by_the_first_part_of_the_file(tmp_path, monkeypatch):

@@ -31,16 +31,18 @@ def text_cells(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
 
 
 def read_numbers(
-    table: pl.DataFrame, missing: Sequence[str] = MISSING
+    table: pl.DataFrame, missing: Sequence[str] = MISSING, *, decimal: str = "."
 ) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
     """Return every column as float64, and for columns with unreadable cells the mask of those.
+
+    With a comma for `decimal`, both 4,5 and 4.5 are four and a half.
 
     Example:
         >>> values, unreadable = read_numbers(pl.DataFrame({"x": ["1", " 2e3", "NA", "two"]}))
         >>> values["x"].to_list(), unreadable["x"].to_list()
         ([1.0, 2000.0, None, None], [False, False, False, True])
     """
-    exprs = [_number(name, dtype) for name, dtype in table.schema.items()]
+    exprs = [_number(name, dtype, decimal) for name, dtype in table.schema.items()]
     # polars plans thousands of expressions much more slowly than as many groups of them
     groups = [table[:, i : i + _GROUP].select(exprs[i : i + _GROUP]) for i in range(0, len(exprs), _GROUP)]
     values = pl.concat(groups, how="horizontal") if groups else table
@@ -114,10 +116,13 @@ def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError
     )
 
 
-def _number(name: str, dtype: pl.DataType) -> pl.Expr:
+def _number(name: str, dtype: pl.DataType, decimal: str) -> pl.Expr:
     if dtype.is_numeric() or dtype == pl.Boolean:
         return pl.col(name).cast(pl.Float64).fill_nan(None)
-    return pl.col(name).cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False).fill_nan(None)
+    text = pl.col(name).cast(pl.String).str.strip_chars()
+    if decimal != ".":
+        text = text.str.replace(decimal, ".", literal=True)
+    return text.cast(pl.Float64, strict=False).fill_nan(None)
 
 
 def _nulls(table: pl.DataFrame) -> Iterable[int]:

@@ -34,12 +34,14 @@ class Schema:
         missing: Spellings of a missing value.
         nonfinite: What to do with infinite numbers: "error" or "impute".
         target: The column with the labels, if any.
+        decimal: What stands before the decimals of a number, besides a point.
     """
 
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING
     nonfinite: str = "error"
     target: str | None = None
+    decimal: str = "."
 
     @property
     def used(self) -> tuple[Column, ...]:
@@ -57,7 +59,7 @@ class Schema:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Schema:
         columns = tuple(Column(**c) for c in state["columns"])
-        return cls(columns, tuple(state["missing"]), state["nonfinite"], state["target"])
+        return cls(**{**state, "columns": columns, "missing": tuple(state["missing"])})
 
     def __str__(self) -> str:
         rows = [("column", "kind", "missing", "distinct", "")]
@@ -78,6 +80,8 @@ def column_named(table: pl.DataFrame, name: str) -> str:
         return name
     near = difflib.get_close_matches(name, table.columns, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
+    if table.width == 1:
+        hint = " A single column may mean another separator; name it with --sep."
     some = ", ".join(map(repr, table.columns[:20])) + (", ..." if table.width > 20 else "")
     raise DataError(f"The table must have a column {name!r}; it has {some}.{hint}")
 

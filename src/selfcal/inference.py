@@ -42,6 +42,7 @@ def infer_schema(
     kinds: Mapping[str, str] | None = None,
     missing: Iterable[str] = (),
     nonfinite: str = "error",
+    decimal: str = ".",
 ) -> Schema:
     """Find out what each column holds.
 
@@ -56,6 +57,7 @@ def infer_schema(
             or "date:" and a format such as "date:%d/%m/%Y".
         missing: Further spellings of a missing value, besides those of `selfcal.cells.MISSING`.
         nonfinite: "error", or "impute" to treat infinite numbers as missing.
+        decimal: "," if numbers are written with a decimal comma.
 
     Returns:
         The schema; `print` it, and see its `notes`.
@@ -69,9 +71,10 @@ def infer_schema(
         colour  category        0         2
     """
     one_of("nonfinite", nonfinite, ("error", "impute"))
+    one_of("decimal", decimal, (".", ","))
     features = table if target is None else table.drop(column_named(table, target))
     declared = _checked_kinds(kinds or {}, features)
-    schema = Schema((), (*MISSING, *missing), nonfinite, target)
+    schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
     for start in range(0, features.width, _GROUP):
@@ -117,7 +120,7 @@ class _Facts:
 
 
 def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
-    values, unreadable = read_numbers(group, schema.missing)
+    values, unreadable = read_numbers(group, schema.missing, decimal=schema.decimal)
     counted = values.select(pl.all().drop_nulls().n_unique()).row(0)
     infinite = values.select(pl.all().is_infinite().sum()).row(0)
     lowest, highest = values.min().row(0), values.max().row(0)
@@ -194,6 +197,12 @@ def _text_column(facts: _Facts, present: int) -> Column:
     if form is not None:
         distinct = text_cells(cells, facts.spellings).drop_nulls().n_unique()
         return _unless_constant(facts, facts.column("date", distinct=distinct, form=form))
+    text = text_cells(cells, facts.spellings)
+    if text.str.contains(r"^[+-]?\d+,\d+$|^[+-]?\d+$").sum() >= MOSTLY * present:
+        raise DataError(
+            f"Column {facts.name!r} must hold numbers, dates or categories; cells such as {_excerpt(cells)!r} look "
+            f"like numbers with a decimal comma. Pass --decimal ',', or --kind {facts.name}=category."
+        )
     column = _category_column(facts)
     if present >= ENOUGH and column.distinct > present / 2 and _words(cells) >= 3:
         raise DataError(

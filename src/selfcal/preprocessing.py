@@ -187,7 +187,9 @@ class Preprocessor:
 
     def _numbers(self, table: pl.DataFrame) -> Float:
         names = [c.name for c in self._of("number")]
-        values, unreadable = read_numbers(table.select(names), self.schema.missing)
+        values, unreadable = read_numbers(
+            table.select(names), self.schema.missing, decimal=self.schema.decimal
+        )
         for name, mask in unreadable.items():
             raise refuse(name, "numbers, as at fit", table[name], mask)
         numbers = values.to_numpy().astype(np.float64, copy=False).reshape(table.height, len(names))

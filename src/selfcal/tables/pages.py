@@ -16,7 +16,7 @@ Buffer = bytes | mmap.mmap
 
 _DEEPEST = 32
 _ROW_GROUPS, _COLUMNS, _ROWS = 4, 1, 3  # fields of the footer and of a row group
-_META, _VALUES, _SIZE, _DATA, _DICTIONARY = 3, 5, 7, 9, 11  # fields of a column chunk
+_META, _VALUES, _DATA, _DICTIONARY = 3, 5, 9, 11  # fields of a column chunk
 _UNPACKED, _PACKED, _PAGE, _DICTIONARY_PAGE, _PAGE_V2 = 2, 3, 5, 7, 8  # fields of a page header
 
 
@@ -52,8 +52,8 @@ def _check_chunk(data: Buffer, meta: dict[int, Any], rows: int) -> None:
     if not 0 <= expected == rows:
         raise DamagedError(f"a column claims {expected} values in {rows} rows")
     at = min(meta[_DATA], meta.get(_DICTIONARY) or meta[_DATA])
-    values, end = 0, at + meta[_SIZE]
-    while values < expected and at < end:
+    values = 0
+    while values < expected:
         reader = _Thrift(data, at)
         header = reader.struct()
         page = header.get(_PAGE) or header.get(_PAGE_V2) or {}
