@@ -63,9 +63,9 @@ def test_parts_of_dates():
     np.testing.assert_allclose(raw, expected)
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e308])
 def test_very_large_and_very_small_numbers_keep_their_order(scale):
-    table = pl.DataFrame({"x": [-scale, 0.5 * scale, scale, scale]})
+    table = pl.DataFrame({"x": [-scale, 0.5 * scale, scale, scale] * 10})
     values = column(fitted(table), table, "x")
     assert np.isfinite(values).all()
     assert values[0] < values[1] < values[2] == values[3]

@@ -97,7 +97,8 @@ class Preprocessor:
         self.transformer = ColumnTransformer(steps)
         raw, _ = self._raw(table)
         raw[:, np.isnan(raw).all(axis=0)] = 0.0  # nothing to learn from, and scikit-learn would warn of it
-        self.transformer.fit(raw)
+        with _overflow_allowed():
+            self.transformer.fit(raw)
         return self
 
     def transform(self, table: pl.DataFrame) -> Float:
@@ -121,7 +122,7 @@ class Preprocessor:
         self._check_budget(table.height, width)
         raw, unseen = self._raw(table)
         try:
-            with np.errstate(over="ignore"):
+            with _overflow_allowed():
                 values: Float = self.transformer.transform(raw)
         except ValueError:
             raise self._too_large(raw) from None
@@ -252,6 +253,11 @@ class _Levels:
         codes = codes.set(unknown, float(len(self.kept)) if self.other else -1.0)
         codes = codes.fill_null(float(len(self) - 1) if self.missing else -1.0)
         return _column_of(codes), int(unknown.sum())
+
+
+def _overflow_allowed() -> np.errstate:
+    """scikit-learn looks for infinity by way of a sum, which may overflow where no number is infinite."""
+    return np.errstate(over="ignore", invalid="ignore")
 
 
 def _column_of(values: pl.Series) -> Float:
