@@ -1,0 +1,129 @@
+"""What the cells of a table say: numbers, truth values, dates and levels, the same at fit and at predict.
+
+Text as it stands in a CSV file and typed Parquet columns are read alike. Null means that a cell is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from selfcal.errors import DataError
+
+MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nat", "?", "-", ".")
+"""What counts as missing besides an empty cell, in any case, in columns of numbers, truth values and dates.
+
+In a column of categories such a word is a category like any other (a household with "None" for children is not
+one of unknown size), and in the target it is a class.
+"""
+
+TIMESTAMP = pl.Datetime("us")
+_GROUP = 256
+_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+
+
+def text_cells(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
+    """Return text without space around it; null where the cell is empty or spells a missing value."""
+    text = cells.cast(pl.String).str.strip_chars()
+    gone = text.str.to_lowercase().is_in(["", *(word.lower() for word in missing)])
+    return text.set(gone, None)
+
+
+def read_numbers(
+    table: pl.DataFrame, missing: Sequence[str] = MISSING, *, decimal: str = "."
+) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
+    """Return every column as float64, and for columns with unreadable cells the mask of those.
+
+    With a comma for `decimal`, both 4,5 and 4.5 are four and a half.
+
+    Example:
+        >>> values, unreadable = read_numbers(pl.DataFrame({"x": ["1", " 2e3", "NA", "two"]}))
+        >>> values["x"].to_list(), unreadable["x"].to_list()
+        ([1.0, 2000.0, None, None], [False, False, False, True])
+    """
+    exprs = [_number(name, dtype, decimal) for name, dtype in table.schema.items()]
+    # polars plans thousands of expressions much more slowly than as many groups of them
+    groups = [table[:, i : i + _GROUP].select(exprs[i : i + _GROUP]) for i in range(0, len(exprs), _GROUP)]
+    values = pl.concat(groups, how="horizontal") if groups else table
+    unreadable = {}
+    lost = (after - before for before, after in zip(_nulls(table), _nulls(values), strict=True))
+    for name in (name for name, n in zip(table.columns, lost, strict=True) if n):
+        mask = text_cells(table[name], missing).is_not_null() & values[name].is_null()
+        if mask.any():
+            unreadable[name] = mask
+    return values, unreadable
+
+
+def read_booleans(cells: pl.Series, missing: Sequence[str] = MISSING) -> tuple[pl.Series, pl.Series]:
+    """Return 1.0 for true and 0.0 for false, and the mask of the unreadable cells."""
+    text = text_cells(cells, missing).str.to_lowercase()
+    values = text.replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+    return values, text.is_not_null() & values.is_null()
+
+
+def read_dates(
+    cells: pl.Series, form: str | None, missing: Sequence[str] = MISSING
+) -> tuple[pl.Series, pl.Series]:
+    """Return times in UTC without a zone, read in the given format, and the mask of the unreadable cells."""
+    if cells.dtype in (pl.Date, pl.Datetime):
+        return cells.cast(TIMESTAMP), cells.is_null() & False
+    text = text_cells(cells, missing)
+    if form is None:  # trained on a typed column; ISO is how such columns are written as text
+        text, form = text.str.replace("T", " ").str.head(19), "%Y-%m-%d %H:%M:%S"
+        text = (text + " 00:00:00").zip_with(text.str.len_bytes() == 10, text)
+    values = text.str.to_datetime(form, strict=False, time_unit="us")
+    if values.dtype != TIMESTAMP:
+        values = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return values, text.is_not_null() & values.is_null()
+
+
+def read_levels(cells: pl.Series) -> pl.Series:
+    """Return categories as text without space around it, null where empty; 3.0 in a typed column is "3".
+
+    Example:
+        >>> read_levels(pl.Series([" red", "", "NA"])).to_list()
+        ['red', None, 'NA']
+    """
+    return text_cells(as_text(cells), ())
+
+
+def as_text(cells: pl.Series) -> pl.Series:
+    """Return a typed column as a CSV file would spell it: whole floats as integers, NaN as missing."""
+    if not cells.dtype.is_float():
+        return cells.cast(pl.String)
+    values = cells.cast(pl.Float64).fill_nan(None)
+    whole = values.cast(pl.Int64, strict=False)
+    return whole.cast(pl.String).zip_with(
+        (values == values.round()) & (values.abs() < 2.0**53), values.cast(pl.String)
+    )
+
+
+def first_row(mask: pl.Series) -> int:
+    """Return the number of the first row that is marked, counted from 1 below the header."""
+    return (mask.arg_max() or 0) + 1
+
+
+def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError:
+    """Return the error that names the first cell which is not of its column's kind."""
+    row = first_row(mask)
+    value = str(cells[row - 1])
+    shown = repr(value if len(value) <= 60 else value[:57] + "...")
+    return DataError(
+        f"Column {name!r} must hold {kind}; row {row} is {shown} ({mask.sum():,} such cells; row 1 is the first "
+        f"below the header). Correct the cells, add their spelling to the missing values (--missing {shown}), or "
+        f"declare the column: --kind {name}=category, or --kind {name}=drop."
+    )
+
+
+def _number(name: str, dtype: pl.DataType, decimal: str) -> pl.Expr:
+    if dtype.is_numeric() or dtype == pl.Boolean:
+        return pl.col(name).cast(pl.Float64).fill_nan(None)
+    text = pl.col(name).cast(pl.String).str.strip_chars()
+    if decimal != ".":
+        text = text.str.replace(decimal, ".", literal=True)
+    return text.cast(pl.Float64, strict=False).fill_nan(None)
+
+
+def _nulls(table: pl.DataFrame) -> Iterable[int]:
+    return table.null_count().row(0) if table.width else ()

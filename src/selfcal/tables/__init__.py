@@ -1,0 +1,6 @@
+"""Tables from files: CSV, TSV and Parquet, plain or gzipped, under one policy for bad data."""
+
+from selfcal.tables.reading import read_batches, read_table
+from selfcal.tables.source import Source
+
+__all__ = ["Source", "read_batches", "read_table"]

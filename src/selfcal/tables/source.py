@@ -1,0 +1,199 @@
+"""Where the bytes of a table come from: a path, bytes or a stream; gzip and encodings are undone here."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from selfcal.errors import ConfigError, DataError
+
+Source = str | os.PathLike[str] | bytes | BinaryIO
+"""A path (`-` is standard input), the bytes themselves, or an open binary stream."""
+
+CHUNK = 4 * 2**20
+"""Bytes handled at a time: large enough to be fast, small enough to forget."""
+
+_GZIP = b"\x1f\x8b"
+_OTHER_FORMATS = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"BZh": "a bzip2 file",
+    b"\xfd7zXZ": "an xz file",
+    b"\x28\xb5\x2f\xfd": "a zstd file",
+    b"ARROW1": "an Arrow file",
+    b"%PDF": "a PDF document",
+}
+_BOMS = (  # UTF-32 first: its mark starts with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8"),
+)
+
+
+@dataclass
+class Opened:
+    """An open source: its name for messages, its first bytes, and all of its chunks, unzipped.
+
+    Attributes:
+        name: What to call it in a message.
+        head: The first bytes, which say what it is.
+        chunks: The bytes, those of `head` included.
+        size: Its size on disk or in memory, if known; gzipped if it is.
+        taken: How many bytes of that size were handed out so far.
+    """
+
+    name: str
+    head: bytes
+    chunks: Iterator[bytes]
+    size: int | None = None
+    taken: int = 0
+    path: Path | None = None
+    gzipped: bool = False
+    _open: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+
+def open_source(source: Source) -> Opened:
+    """Open a source; its content is gunzipped if it starts as gzip does, whatever the name says."""
+    opened = Opened("the data", b"", iter(()))
+    stream: BinaryIO
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        stream, opened.size = io.BytesIO(source), len(source)
+    elif isinstance(source, (str, os.PathLike)):
+        stream = _open_path(source, opened)
+    else:
+        stream = source
+        opened.name = str(getattr(source, "name", "the stream"))
+    opened.head, rest = _peek(_counted(stream, opened))
+    if opened.head.startswith(_GZIP):
+        opened.gzipped = True
+        opened.head, rest = _peek(_gunzip(chain([opened.head], rest), opened.name))
+    opened.chunks = chain([opened.head], rest)
+    for magic, what in _OTHER_FORMATS.items():
+        if opened.head.startswith(magic):
+            raise DataError(
+                f"{opened.name} must be CSV, TSV or Parquet, plain or gzipped; it is {what}. "
+                "Unpack it or export it as CSV first."
+            )
+    return opened
+
+
+def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:
+    """Yield the text as UTF-8 without a byte order mark; what claims to be UTF-8 is not yet checked."""
+    marked = next((name for mark, name in _BOMS if opened.head.startswith(mark)), "utf-8")
+    actual = marked if encoding is None else _text_encoding(encoding)
+    chunks = opened.chunks if actual == "utf-8" else _recode(opened.chunks, actual, opened.name)
+    head, rest = _peek(chunks)
+    chunks = chain([head.removeprefix(codecs.BOM_UTF8)], rest)
+    if b"\r" in head and b"\n" not in head:  # lines as Excel for the Mac ended them
+        return (chunk.replace(b"\r", b"\n") for chunk in chunks)
+    return chunks
+
+
+def _open_path(source: str | os.PathLike[str], opened: Opened) -> BinaryIO:
+    if source == "-":
+        opened.name = "standard input"
+        return sys.stdin.buffer
+    path = Path(source)
+    opened.name, opened.path = str(source), path
+    try:
+        stream = opened._open.enter_context(path.open("rb"))
+        opened.size = path.stat().st_size
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        siblings = (
+            os.listdir(path.parent) if isinstance(error, FileNotFoundError) and path.parent.is_dir() else []
+        )
+        near = difflib.get_close_matches(path.name, siblings, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else " Check the path."
+        raise DataError(f"{source} cannot be opened: {reason}.{hint}") from None
+    return stream
+
+
+def _counted(stream: BinaryIO, opened: Opened) -> Iterator[bytes]:
+    while True:
+        try:
+            chunk = stream.read(CHUNK)
+        except OSError as error:
+            raise DataError(f"{opened.name} cannot be read: {error.strerror or error}.") from error
+        if not chunk:
+            return
+        opened.taken += len(chunk)
+        yield chunk
+
+
+def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first bytes (at least eight, if there are so many) and the chunks after them."""
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= 8:
+            break
+    return head, chunks
+
+
+def _gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        for packed in chunks:
+            rest = packed
+            while rest:
+                if unzip.eof:  # another member, or the zeros that some tapes and tools pad with
+                    rest = rest.lstrip(b"\0")
+                    if not rest:
+                        break
+                    unzip = zlib.decompressobj(wbits=31)
+                yield unzip.decompress(rest, CHUNK)
+                rest = unzip.unconsumed_tail or unzip.unused_data
+        while not unzip.eof and (late := unzip.decompress(b"", CHUNK)):
+            yield late
+    except zlib.error as error:
+        raise DataError(f"{name} is a damaged gzip file ({error}). Fetch or write it again.") from None
+    if not unzip.eof:
+        raise DataError(f"{name} is a gzip file that was cut off. Fetch or write it again.")
+
+
+def _text_encoding(encoding: str) -> str:
+    try:
+        "".encode(encoding)
+        return codecs.lookup(encoding).name.removesuffix("-sig")
+    except (LookupError, ValueError):  # ValueError: a NUL in the name
+        raise ConfigError(
+            f"encoding must be a text encoding that Python knows, such as 'utf-8', 'cp1252' or 'utf-16'; "
+            f"got {encoding!r}."
+        ) from None
+
+
+def _recode(chunks: Iterable[bytes], encoding: str, name: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    for chunk in chain(chunks, [None]):
+        try:
+            text = decoder.decode(chunk or b"", final=chunk is None)
+            data = text.encode()
+        except UnicodeError as error:
+            if isinstance(error, UnicodeDecodeError):
+                line += error.object[: error.start].decode(encoding, "ignore").count("\n")
+            raise DataError(
+                f"{name} must be {encoding} text; it is not in or near line {line} ({error}). "
+                "Name another encoding with --encoding."
+            ) from None
+        line += data.count(b"\n")
+        yield data

@@ -1,0 +1,90 @@
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selfcal.errors import DataError
+from selfcal.inference import infer_schema
+from selfcal.tables import read_table
+from selfcal.target import duplicate_groups, leaks, read_target
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_labels_are_kept_to_the_last_byte(labels):
+    """Codes and classes give back each label, apart from other spellings of one whole number."""
+    target = read_target(pl.DataFrame({"y": ["first", "second", *labels]}), "y")
+    for old, new in zip(labels, target.labels[2:], strict=True):
+        assert new == old or float(new) == float(old)
+    assert len(set(target.classes)) == len(target.classes)
+
+
+@pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["10", "9", "1"], ("1", "9", "10")),
+        (["b", "a", "B"], ("B", "a", "b")),
+        ([2, 10, 2], ("2", "10")),
+        ([1.0, 2.0, 1.0], ("1", "2")),
+        ([True, False], ("false", "true")),
+        (["1.0", "2.0"], ("1.0", "2.0")),
+    ],
+    ids=str,
+)
+def test_classes_in_order(cells, classes):
+    target = read_target(pl.DataFrame({"y": cells}), "y")
+    assert target.classes == classes
+    assert target.notes == ()
+    assert target.codes.dtype == np.int64
+
+
+def test_rows_with_a_label():
+    target = read_target(pl.DataFrame({"y": ["a", None, "b"]}), "y", drop_unlabelled=True)
+    assert target.rows.tolist() == [0, 2]
+    assert target.labels.tolist() == ["a", "b"]
+    assert target.notes == ("1 of 3 rows have no label in column 'y' and are left out.",)
+
+
+def test_no_label_at_all():
+    with pytest.raises(DataError, match="3 of 3 have none"):
+        read_target(pl.DataFrame({"y": [None] * 3}, schema={"y": pl.String}), "y", drop_unlabelled=True)
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_measurements_are_no_classes(typed):
+    cells = pl.Series("y", [i / 7 for i in range(100)])
+    with pytest.raises(
+        DataError, match=r"must hold classes; it holds 100 distinct numbers such as 0.14.*, in row 2"
+    ):
+        read_target((cells if typed else cells.cast(pl.String)).to_frame(), "y")
+
+
+def test_ten_thousand_classes():
+    labels = [f"class {i % 10_000}" for i in range(50_000)]
+    target = read_target(pl.DataFrame({"y": labels}), "y")
+    assert len(target.classes) == 10_000
+    assert target.labels.tolist() == labels
+
+
+def test_a_copy_of_the_target_is_found_whatever_its_spelling():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 2000)
+    noisy = np.where(rng.random(2000) < 0.2, (y + 1) % 3, y)
+    table = pl.DataFrame(
+        {
+            "copy": [f"{v * 1.5 + 1}" for v in y],
+            "nearly": [str(v) if i != 7 else "0" for i, v in enumerate(y)],
+            "noisy": noisy.astype(str),
+            "honest": rng.integers(0, 3, 2000).astype(str),
+            "y": y.astype(str),
+        }
+    )
+    warned = leaks(table, infer_schema(table, target="y"), read_target(table, "y"))
+    assert [w.split("'")[1] for w in warned] == ["copy", "nearly"]
+
+
+def test_equal_rows_get_equal_numbers_whatever_the_target_says():
+    table = read_table(b"x,c,id,y\n1,a,7,0\n2,a,8,1\n1,a,9,1\n,a,1,0\n,a,2,0\n1,b,3,0\n")
+    schema = infer_schema(table, target="y", kinds={"id": "drop"})
+    assert duplicate_groups(table, schema).tolist() == [0, 1, 0, 2, 2, 3]
