@@ -440,3 +440,19 @@ def test_selection_data_that_never_gives_a_finite_loss_is_an_error():
 def test_misuse(call, error, wording):
     with pytest.raises(error, match=wording):
         call()
+
+
+def test_watch_is_called_at_every_look_and_after_the_last_step():
+    seen = []
+    module = torch.nn.Linear(2, 2)
+    data = (torch.randn(20, 2), torch.arange(20) % 2)
+    train(
+        module,
+        data,
+        recipe=recipes.standard(),
+        optimizer=SGD(lr=0.1),
+        max_steps=25,
+        evaluate_every=10,
+        watch=lambda step: seen.append(step.count),
+    )
+    assert seen == [10, 20, 25]

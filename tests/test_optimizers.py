@@ -6,7 +6,7 @@ import torch
 from selfcal import optimizers
 from selfcal.errors import ConfigError
 from selfcal.interfaces import Evaluation, InnerStep
-from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD
+from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD, StepDecay
 
 NAMESAKES = {
     "sgd": (SGD(lr=0.1), torch.optim.SGD, {"lr": 0.1}),
@@ -123,3 +123,33 @@ def test_normalized_sgd_moves_the_average_coordinate_by_lr():
 def test_bad_settings(make, wording):
     with pytest.raises(ConfigError, match=wording):
         make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda lr: SGD(lr, momentum=0.9), Adam, NormalizedSGD], ids=["sgd", "adam", "normalized"]
+)
+def test_a_falling_step_size_is_that_of_the_steps_own_number(make):
+    """Forwards and backwards the step is the one with the plain number."""
+    falling, small = make(StepDecay(0.1, after=(3,))), make(0.01)
+    theta, grad = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([0.3, -0.1, 0.2])
+    for count, plain in ((3, make(0.1)), (4, small)):
+        state = tuple(torch.full_like(s, 0.5) for s in falling.init(theta))
+        after, state_after = falling.update(theta, grad, state, count)
+        torch.testing.assert_close(after, plain.update(theta, grad, state, count)[0])
+        step = InnerStep(theta, state_after, count, None, (), Evaluation(theta.sum(), grad, None))
+        for ours, expected in zip(falling.pull_back(step, theta), plain.pull_back(step, theta), strict=True):
+            torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "wording"),
+    [
+        ((0.0, (3,)), "start"),
+        ((0.1, (5, 3)), "do not fall"),
+        ((0.1, (0,)), "after"),
+        ((0.1, (3,), -1.0), "factor"),
+    ],
+)
+def test_step_sizes_that_cannot_be(settings, wording):
+    with pytest.raises(ConfigError, match=wording):
+        StepDecay(*settings)

@@ -90,7 +90,7 @@ def reproduce_bo4sc(
         out, seeds=seeds, only=[n.strip() for n in datasets.split(",")] if datasets else None, jobs=jobs
     )
     typer.echo((out / "table.md").read_text())
-    typer.echo(f"Written: {out}/results.json, table.md and the figures")
+    typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 
 
 Out = Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")]
@@ -128,7 +128,7 @@ def _image_command(paper: str, summary: str) -> None:
         typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
         images.reproduce(paper, size, data_dir, out, jobs=jobs)
         typer.echo((out / "table.md").read_text())
-        typer.echo(f"Written: {out}/results.json, table.md and the figures")
+        typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 
 
 _image_command(

@@ -29,7 +29,7 @@ class StepDecay:
 
     Args:
         start: The step size before the first of them.
-        after: Numbers of steps, rising.
+        after: Numbers of steps, from the first to the last.
         factor: What the step size is multiplied with after each of them.
 
     Example:
@@ -45,8 +45,8 @@ class StepDecay:
     def __post_init__(self) -> None:
         in_range("start", self.start, 0, open_low=True)
         in_range("factor", self.factor, 0, open_low=True)
-        if list(self.after) != sorted({positive_int("after", step) for step in self.after}):
-            raise ConfigError(f"after must be rising numbers of steps; got {self.after!r}.")
+        if list(self.after) != sorted(positive_int("after", step) for step in self.after):
+            raise ConfigError(f"after must be numbers of steps that do not fall; got {self.after!r}.")
 
     def __call__(self, count: int) -> float:
         """The size of step number `count`."""

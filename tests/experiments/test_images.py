@@ -50,6 +50,8 @@ def test_every_method_of_the_table_has_a_row_and_every_column_a_number(finished)
     assert "nan" not in table
     assert "NaN" not in (out / "results.json").read_text()
     assert len(list(out.glob("meta-*.png"))) == 4
+    page = (out / "reports" / "resnet18.html").read_text()
+    assert all(label in page for label in ("CE, early-stopped", "FL_γ-SECE", "Ankle boot"))
 
 
 def test_early_stopped_and_temperature_come_from_plain_training(finished):
@@ -111,7 +113,7 @@ def test_states_are_kept_by_what_they_are_best_at(data_dir, monkeypatch):
 def test_parts_are_disjoint_and_the_test_images_are_left_alone(data_dir):
     loaded = _images._images("fashion-mnist", data_dir)
     data = _images._Data.of(tiny("loss-functions"), loaded, seed=0)
-    assert [part.n_rows for part in (data.train, data.outer, data.selection, data.test)] == [160, 20, 20, 60]
+    assert [part.n_rows for part in (data.train, data.outer, data.selection, data.test)] == [80, 80, 40, 60]
 
 
 def test_figures_of_the_loss_functions_have_a_panel_for_each_network(finished):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,15 +18,18 @@ from torch import Tensor, nn
 from selfcal import (
     BilevelStep,
     ImageBatches,
+    Predictions,
     Recipe,
     __version__,
     calibrators,
     datasets,
     metrics,
     models,
+    report,
     train,
 )
 from selfcal._checks import Float, Int
+from selfcal._files import write_atomically
 from selfcal.datasets import ImageSet
 from selfcal.engine import held_out_logits
 from selfcal.experiments._runner import Results, Row, run_units
@@ -103,8 +107,30 @@ class ImageExperiment:
         """All rows; those that `out` holds already are not run again."""
         _images(self.profile.dataset, self.data_dir)  # fails here, not in a worker, if there are no images
         results = Results(out / "results.json", self.protocol())
-        work = functools.partial(run_unit, self)
+        work = functools.partial(run_unit, self, keep=out / "predictions")
         return run_units(work, self.units(), results, jobs=jobs, title=title, key=UNIT)
+
+    def reports(self, out: Path, methods: Mapping[str, str]) -> None:
+        """A page for each network, from the predictions that the first seed left."""
+        images = _images(self.profile.dataset, self.data_dir)
+        for network in self.profile.networks:
+            kept = {
+                label: out / "predictions" / f"{network}-{method}.npy" for method, label in methods.items()
+            }
+            judged = {
+                label: Predictions.from_probabilities(images.y_test, np.load(path, allow_pickle=False))
+                for label, path in kept.items()
+                if path.exists()
+            }
+            if judged:
+                report(
+                    judged,
+                    out / "reports" / f"{network}.html",
+                    title=f"{network} on {images.name}",
+                    subtitle=f"{len(images.y_test):,} test images; the first of {self.profile.seeds} seeds.",
+                    classes=images.classes,
+                    settings=asdict(self.profile),
+                )
 
     def hours(self) -> float:
         """How long it would take on this machine, from a few training steps of each network."""
@@ -203,8 +229,11 @@ class _Watch:
             self.curves.setdefault(name, []).append(float(value))
 
 
-def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...]) -> list[Row]:
-    """Train one network by one recipe; plain training is also judged early-stopped and with a temperature."""
+def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | None = None) -> list[Row]:
+    """Train one network by one recipe; plain training is also judged early-stopped and with a temperature.
+
+    The first seed also leaves its probabilities in the folder `keep`.
+    """
     dataset, network, run, seed = unit
     profile, recipe = experiment.profile, experiment.recipes[run]
     data = _Data.of(profile, _images(dataset, experiment.data_dir), seed)
@@ -227,18 +256,20 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...]) -> list[Row]:
     )
     module.load_state_dict(watch.states[profile.choose])
     y, probs = predictions(module, data.test)
+    judged = {run: probs}
+    if run == "standard":
+        judged["temperature"] = _with_temperature(module, data)
+        module.load_state_dict(watch.states["log_loss"])
+        judged["early_stopped"] = predictions(module, data.test)[1]
+    if keep is not None and seed == 0:
+        for method, probs in judged.items():
+            content = io.BytesIO()
+            np.save(content, probs)
+            write_atomically(keep / f"{network}-{method}.npy", content.getvalue())
     named = dict(zip(UNIT, unit, strict=True))
-    chosen = {**named, "method": run, **_scores(y, probs), "curves": watch.curves, "seconds": result.seconds}
-    if recipe.is_bilevel or run != "standard":
-        return [chosen]
-    scaled = _with_temperature(module, data)
-    module.load_state_dict(watch.states["log_loss"])
-    stopped = predictions(module, data.test)[1]
-    return [
-        chosen,
-        {**named, "method": "temperature", **_scores(y, scaled)},
-        {**named, "method": "early_stopped", **_scores(y, stopped)},
-    ]
+    rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in judged.items()]
+    rows[0] |= {"curves": watch.curves, "seconds": result.seconds}
+    return rows
 
 
 def predictions(module: nn.Module, data: ImageBatches) -> tuple[Int, Float]:

@@ -47,8 +47,9 @@ def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = F
 
 
 def reproduce(paper: str, profile: Profile, data_dir: Path, out: Path, *, jobs: int = 1) -> list[Row]:
-    """Run what is not yet done and write `results.json`, `table.md` and the figures into `out`."""
+    """Run what is not yet done and write `results.json`, `table.md`, reports and the figures into `out`."""
     experiment = PAPERS[paper].experiment(profile, data_dir)
     rows = experiment.run(out, jobs=positive_int("jobs", jobs), title=f"Reproducing {paper}")
     PAPERS[paper].write(rows, out)
+    experiment.reports(out, PAPERS[paper].METHODS)
     return rows
