@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from selfcal import (
     datasets,
     metrics,
     models,
+    plots,
     report,
     train,
 )
@@ -34,6 +35,9 @@ from selfcal.datasets import ImageSet
 from selfcal.engine import held_out_logits
 from selfcal.experiments._runner import Results, Row, run_units
 from selfcal.optimizers import SGD, StepDecay
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 UNIT = ("dataset", "network", "run", "seed")
 """What a unit of work is named by, in its rows too."""
@@ -312,6 +316,15 @@ def over_epochs(rows: Sequence[Row], column: str) -> tuple[Int, Float]:
     """The epochs, and a curve for each of the rows, ready to be drawn."""
     values = np.array([row["curves"][column] for row in rows])
     return np.arange(1, values.shape[1] + 1), values
+
+
+def epochs_figure(panels: Mapping[str, Mapping[str, tuple[Int, Float]]], ylabel: str = "") -> Figure:
+    """Curves over epochs, a panel for each network; the wild first epochs may leave the picture at its top."""
+    figure = plots.curves_figure(panels, xlabel="epoch", ylabel=ylabel)
+    for ax, curves in zip(figure.axes, panels.values(), strict=True):
+        settled = max(float(y[:, y.shape[1] // 2 :].max()) for _, y in curves.values())
+        ax.set_ylim(0, 1.4 * settled)
+    return figure
 
 
 def binned_rows(row: Row) -> tuple[Float, Float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from selfcal import plots, recipes
 from selfcal._checks import Float, Int
 from selfcal._files import write_atomically
-from selfcal.experiments._images import ImageExperiment, Profile, over_epochs
+from selfcal.experiments._images import ImageExperiment, Profile, epochs_figure, over_epochs
 from selfcal.experiments._runner import Row
 from selfcal.experiments._tables import image_tables
 
@@ -75,10 +75,8 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
         }
 
     return {
-        f"losses-{column}-by-epoch": plots.curves_figure(
-            {network: curves(network, column) for network in networks},
-            xlabel="epoch",
-            ylabel=f"{title} on test images",
+        f"losses-{column}-by-epoch": epochs_figure(
+            {network: curves(network, column) for network in networks}, f"{title} on test images"
         )
         for column, title in (("ece", "ECE %"), ("error", "error %"))
     }

@@ -14,7 +14,14 @@ import numpy as np
 
 from selfcal import Recipe, plots, recipes
 from selfcal._files import write_atomically
-from selfcal.experiments._images import SWEPT_BINS, ImageExperiment, Profile, binned_rows, over_epochs
+from selfcal.experiments._images import (
+    SWEPT_BINS,
+    ImageExperiment,
+    Profile,
+    binned_rows,
+    epochs_figure,
+    over_epochs,
+)
 from selfcal.experiments._runner import Row
 from selfcal.experiments._tables import image_tables
 
@@ -98,9 +105,8 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
         "meta-reliability": plots.reliability_figure(
             {name: binned_rows(rows[0]) for name, rows in drawn.items()}
         ),
-        "meta-ece-by-epoch": plots.curves_figure(
-            {"ECE % on test images": {name: over_epochs(rows, "ece") for name, rows in drawn.items()}},
-            xlabel="epoch",
+        "meta-ece-by-epoch": epochs_figure(
+            {"ECE % on test images": {name: over_epochs(rows, "ece") for name, rows in drawn.items()}}
         ),
         "meta-gamma-by-epoch": plots.curves_figure(
             {
