@@ -59,8 +59,8 @@ def test_asking_for_less_gives_less(tmp_path, marks):
 def test_progress_is_reported_line_by_line(tmp_path, marks, capsys):
     run_units(work, UNITS[:2], Results(tmp_path / "results.json", {}), jobs=1, title="Test")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("[1/2] a, seed 0; about")
-    assert lines[1].startswith("[2/2] b, seed 0; about 0 min left")
+    assert lines[0].startswith("[1/2] a, 0; about")
+    assert lines[1].startswith("[2/2] b, 0; about 0 min left")
 
 
 def test_results_of_other_settings_are_refused(tmp_path):
