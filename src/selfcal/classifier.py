@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from selfcal import _checks, models, recipes
 from selfcal._checks import Float, Int
-from selfcal._inputs import cell, class_codes, counted_rows, feature_table, labels
+from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
@@ -27,6 +27,7 @@ from selfcal.interfaces import Recipe
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.problem import evaluating, forward_in_blocks
+from selfcal.storage import Storable
 
 FULL_BATCH_UP_TO = 1024
 FARTHEST = 1e18
@@ -50,7 +51,7 @@ class _Data(NamedTuple):
         )
 
 
-class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
+class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     """A neural-network classifier trained by a named method so that its confidence can be trusted.
 
     The rows are divided into three disjoint parts: for training, for the outer level or the post-hoc
@@ -82,6 +83,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         best_iter_: The inner step whose state was kept.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
+        data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
 
     Example:
         >>> from selfcal.datasets import Blobs
@@ -174,6 +176,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
         self.calibrator_ = result.calibrator
+        self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
 

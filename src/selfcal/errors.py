@@ -25,6 +25,12 @@ class TrainingError(SelfcalError, RuntimeError):
     exit_code = 4
 
 
+class ModelFormatError(SelfcalError, ValueError):
+    """A stored model that is damaged, hostile, or of a version this one cannot read."""
+
+    exit_code = 5
+
+
 class OutputError(SelfcalError, OSError):
     """A result could not be written."""
 

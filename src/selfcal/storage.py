@@ -1,0 +1,237 @@
+"""A fitted classifier as a folder of plain numbers and plain JSON: no pickle, nothing that could run code.
+
+| file | holds |
+|---|---|
+| `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
+| `model.json` | everything else, and the SHA-256 of each other file |
+| `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
+
+What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import selfcal
+from selfcal import models, recipes
+from selfcal._model_files import Path_, Tensors, field, read_description, read_extra, read_tensors, write
+from selfcal._stored_parts import (
+    Network,
+    Values,
+    as_json,
+    calibrator_parts,
+    classes_of,
+    labels,
+    named_network,
+    own_network,
+    restored_calibrator,
+    try_out,
+    weights_of,
+)
+from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.interfaces import Recipe
+
+__all__ = ["FORMAT_VERSION", "Storable", "describe", "read_extra"]
+
+FORMAT = "selfcal model"
+FORMAT_VERSION = 1
+
+
+class Storable:
+    """Gives a classifier `save` and `load`."""
+
+    def save(
+        self,
+        path: Path_,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        extras: Mapping[str, bytes] | None = None,
+        own_network: bool = False,
+    ) -> Path:
+        """Write the fitted classifier into a folder, which appears whole or not at all.
+
+        What only training needs is left out: learned weights of rows, the history, a `RandomState`.
+
+        Args:
+            path: The folder: new, empty, or with a model, which stays until the new one is whole.
+            metrics: Numbers to keep with it; NaN becomes null.
+            extras: Further files by name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``.
+            own_network: Store a network that is not from `selfcal.models`, by its weights alone.
+
+        Returns:
+            The folder.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> from selfcal import SelfCalibratedClassifier
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.7).sample(100, seed=0)
+            >>> clf = SelfCalibratedClassifier("temperature", max_epochs=5, random_state=0).fit(X, y)
+            >>> with TemporaryDirectory() as folder:
+            ...     again = SelfCalibratedClassifier.load(clf.save(f"{folder}/model"))
+            >>> bool((again.predict_proba(X) == clf.predict_proba(X)).all())
+            True
+        """
+        check_is_fitted(self)
+        description, tensors = _taken_apart(self, own_network)
+        description["metrics"] = None if metrics is None else as_json(metrics)
+        return write(path, description, tensors, extras or {})
+
+    @classmethod
+    def load(cls, path: Path_, *, network: Network | None = None) -> Self:
+        """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
+
+        Args:
+            path: The folder.
+            network: The function that makes the network, if it was saved with ``own_network=True``.
+        """
+        description = describe(path)
+        if field(description, "kind", str) != cls.__name__:
+            raise ModelFormatError(
+                f"{path} must hold a {cls.__name__}; it holds {description['kind'][:40]!r}. Load it with that class."
+            )
+        named = field(description, "network", dict, type(None))
+        if (named is None) == (network is None):
+            raise ConfigError(
+                f"{path} was saved with a network of its owner; pass the function that makes it as network=."
+                if named is None
+                else f"{path} knows how to make its network; leave network out."
+            )
+        tensors = read_tensors(path, description)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return _put_together(cls, description, tensors, network)
+        except Exception as error:  # whatever a damaged or hostile description makes go wrong
+            if network is not None and isinstance(error, ConfigError):
+                raise
+            raise ModelFormatError(f"{path} holds no model that can be used: {str(error)[:500]}") from error
+
+
+def describe(path: Path_) -> Values:
+    """What a stored model says of itself: the content of `model.json`, if its version can be read.
+
+    The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
+    """
+    description = read_description(path)
+    if description.get("format") != FORMAT:
+        raise ModelFormatError(f"{path} must hold a {FORMAT}; its model.json is of something else.")
+    version = field(description, "format_version", int)
+    writer = field(description, "selfcal_version", str)
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{path} was written by selfcal {writer[:20]} in format {version}; this is selfcal "
+            f"{selfcal.__version__}, which reads formats 1 to {FORMAT_VERSION}. Upgrade selfcal to use it."
+        )
+    return description
+
+
+def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
+    network = models.origin(model.module_)
+    if network is None and not weights_alone:
+        raise ConfigError(
+            "The network must be one that selfcal.models made, since code is not stored with a model. Save it with "
+            "own_network=True, which stores its weights alone, and give the function that makes it to "
+            "load(path, network=...)."
+        )
+    calibrator, arrays = calibrator_parts(model.calibrator_)
+    scaling = {"scaling.mean": model._mean, "scaling.scale": model._scale}
+    names = getattr(model, "feature_names_in_", None)
+    recipe = getattr(model, "recipe_", None)
+    description = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "selfcal_version": selfcal.__version__,
+        "kind": type(model).__name__,
+        "settings": _settings(model),
+        "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
+        "classes": labels(model.classes_),
+        "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
+        "network": network and {**as_json(network._asdict()), "default": model.network is None},
+        "calibrator": calibrator,
+        "training": {"steps": model.n_iter_, "kept_step": model.best_iter_},
+        "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
+    }
+    return description, weights_of(model.module_) | scaling | arrays
+
+
+def _put_together(kind: type[Any], description: Values, tensors: Tensors, network: Network | None) -> Any:
+    settings = field(description, "settings", dict)
+    settings["hidden"] = tuple(field(settings, "hidden", list))
+    model = kind(**settings)
+    model._check_settings()
+    recipe = _recipe(field(settings, "method", str), field(description, "recipe", dict, type(None)))
+    if recipe is not None:
+        model.recipe_ = recipe
+    model.classes_ = classes_of(field(description, "classes", dict))
+    _restore_features(model, field(description, "features", dict))
+    sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
+    if network is None:
+        model.network, model.module_ = named_network(description["network"], sizes, parts["network"])
+    else:
+        model.network, model.module_ = network, own_network(network, sizes, parts["network"])
+    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
+    stored = field(description, "calibrator", dict, type(None))
+    model.calibrator_ = None if stored is None else restored_calibrator(stored, parts["calibrator"])
+    try_out(model.module_, model.calibrator_, sizes)
+    training, data = field(description, "training", dict), field(description, "data", dict)
+    model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
+    model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
+    model._n_rows = field(data, "rows", int)
+    return model
+
+
+def _settings(model: Any) -> Values:
+    """The arguments of the classifier but for the network; a recipe by its name, if that says all about it."""
+    given = model.get_params(deep=False)
+    del given["network"]
+    recipe = given["method"]
+    if isinstance(recipe, Recipe):
+        known = recipe.name in recipes.names() and repr(recipes.named(recipe.name)) == repr(recipe)
+        given["method"] = recipe.name if known else repr(recipe)
+    if isinstance(given["random_state"], np.random.RandomState):
+        given["random_state"] = None
+    return {name: as_json(value) for name, value in given.items()}
+
+
+def _recipe(method: str, stored: Values | None) -> Recipe | None:
+    if method not in recipes.names():
+        return None
+    recipe = recipes.named(method)
+    return recipe if stored is not None and field(stored, "repr", str) == repr(recipe) else None
+
+
+def _restore_features(model: Any, stored: Values) -> None:
+    count, names = field(stored, "count", int), field(stored, "names", list, type(None))
+    if names is not None:
+        if any(type(name) is not str for name in names) or len(names) != count:
+            raise ModelFormatError(f"There must be {count} names of features, all of them strings.")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.n_features_in_ = count
+
+
+def _by_part(tensors: Tensors) -> dict[str, Tensors]:
+    parts: dict[str, Tensors] = {"network": {}, "scaling": {}, "calibrator": {}}
+    for name, values in tensors.items():
+        part, _, below = name.partition(".")
+        if part not in parts:
+            raise ModelFormatError(f"No model has a tensor named {name!r}.")
+        parts[part][below] = values
+    return parts
+
+
+def _column(scaling: Tensors, name: str, model: Any) -> NDArray[Any]:
+    values = scaling.get(name)
+    if values is None or values.dtype != np.float64 or values.shape != (model.n_features_in_,):
+        raise ModelFormatError(f"scaling.{name} must have one float64 number for each feature.")
+    if not np.isfinite(values).all() or (name == "scale" and not (values > 0).all()):
+        raise ModelFormatError(f"scaling.{name} must have finite numbers (and scales above zero).")
+    return values.copy()
