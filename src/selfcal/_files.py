@@ -1,31 +1,99 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and folders that belong to one process at a time."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from selfcal.errors import OutputError
+from selfcal.errors import ConfigError, OutputError
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
-    """Write a file through a temporary neighbour, so that a reader never sees half of it."""
+def write_atomically(path: str | os.PathLike[str], content: bytes | str, *, make_folder: bool = True) -> Path:
+    """Write a file through a temporary neighbour, so that a reader never sees half of it.
+
+    It lasts: when this returns, the file and its name are on the disk.
+    """
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-    except OSError as error:
+        _sync_folder(target.parent)
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise OutputError(
             f"Could not write {target} ({len(data):,} bytes): {error.strerror or error}. "
             "Check that the folder can be written to and has room."
         ) from error
     return target
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of processes that died while they wrote."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as name, locked(name) as folder:
+        ...     [path.name for path in folder.iterdir()]
+        ['.lock']
+    """
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        file = open(place / ".lock", "a+")  # noqa: SIM115 - closed below, once the lock is not needed
+    except OSError as error:
+        raise OutputError(
+            f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
+        ) from error
+    with file:
+        if not _lock(file.fileno()):
+            file.seek(0)
+            raise ConfigError(
+                f"The folder {place} is in use by process {file.read().strip() or '(unknown)'}. "
+                "Wait for it to end, or choose another folder."
+            )
+        with suppress(OSError):  # only for the message above
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        yield place
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file for this process alone, if nobody else has it; forked workers do not inherit the lock."""
+    if os.name != "posix":
+        return True
+    import fcntl
+
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
