@@ -58,26 +58,26 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
-        file = open(place / ".lock", "a+")  # noqa: SIM115 - closed below, once the lock is not needed
+        lock = os.open(place / ".lock", os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise OutputError(
             f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
         ) from error
-    with file:
-        if not _lock(file.fileno()):
-            file.seek(0)
+    try:
+        if not _acquired(lock):
             raise ConfigError(
-                f"The folder {place} is in use by process {file.read().strip() or '(unknown)'}. "
+                f"The folder {place} is in use by process {os.read(lock, 20).decode() or '(unknown)'}. "
                 "Wait for it to end, or choose another folder."
             )
         with suppress(OSError):  # only for the message above
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            os.truncate(lock, 0)
+            os.write(lock, str(os.getpid()).encode())
         yield place
+    finally:
+        os.close(lock)
 
 
-def _lock(descriptor: int) -> bool:
+def _acquired(descriptor: int) -> bool:
     """Lock a file for this process alone, if nobody else has it; forked workers do not inherit the lock."""
     if os.name != "posix":
         return True
