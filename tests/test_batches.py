@@ -4,7 +4,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from selfcal import TensorBatches
 from selfcal._types import Batch
-from selfcal.batches import as_batch, as_batches, endless
+from selfcal.batches import Endless, as_batch, as_batches
 from selfcal.errors import ConfigError, DataError
 
 X, Y = torch.arange(10.0)[:, None], torch.arange(10) % 3
@@ -65,7 +65,7 @@ def test_loader_keeps_its_own_collate():
 
 
 def test_endless_goes_on():
-    stream = endless(TensorBatches(X, Y, batch_size=6))
+    stream = Endless(TensorBatches(X, Y, batch_size=6))
     assert [len(next(stream).y) for _ in range(5)] == [5, 5, 5, 5, 5]
 
 
@@ -87,7 +87,7 @@ def test_loader_settings_are_kept():
 def test_a_loader_without_batches_is_an_error_and_not_an_endless_loop():
     loader = DataLoader(TensorDataset(X, Y), batch_size=128, drop_last=True)
     with pytest.raises(DataError, match="gave no batch"):
-        next(endless(as_batches(loader)))
+        next(Endless(as_batches(loader)))
 
 
 def test_a_third_part_is_always_the_weight():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from selfcal.batches import TensorBatches
     from selfcal.calibrated_model import CalibratedModel
     from selfcal.classifier import SelfCalibratedClassifier
-    from selfcal.engine import BilevelStep, TrainingResult, train
+    from selfcal.engine import TrainingResult, train
     from selfcal.history import History
     from selfcal.image_batches import ImageBatches
     from selfcal.interfaces import Recipe
@@ -37,12 +37,13 @@ if TYPE_CHECKING:
     from selfcal.problem import BilevelProblem
     from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
+    from selfcal.step import BilevelStep
 
 _HOME = {
     "ABSTAIN": "reject",
     "Batch": "_types",
     "BilevelProblem": "problem",
-    "BilevelStep": "engine",
+    "BilevelStep": "step",
     "CalibratedModel": "calibrated_model",
     "History": "history",
     "ImageBatches": "image_batches",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
@@ -73,6 +74,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling.
         verbose: Show a progress bar; by default only on a terminal.
+        checkpoint_dir: A folder for this fit alone, where it saves itself as it goes; the same fit with the same
+            folder goes on where an earlier one ended. It needs a whole number as `random_state`.
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.
@@ -110,6 +113,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.method = method
         self.network = network
@@ -123,6 +127,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint_dir = checkpoint_dir
 
     def fit(
         self,
@@ -254,6 +259,11 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             _checks.positive_int("patience, if not None,", self.patience)
         if self.batch_size is not None and self.batch_size != "auto":
             _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
+        if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
+            raise ConfigError(
+                "checkpoint_dir needs a whole number as random_state, so that a fit started again is the same fit; "
+                f"got {self.random_state!r}."
+            )
         if not isinstance(self.hidden, (list, tuple, np.ndarray)):
             raise ConfigError(
                 f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
@@ -325,6 +335,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             patience=self.patience,
             seed=seed,
             progress=self.verbose,
+            checkpoint=self.checkpoint_dir,
         )
 
     def _batch_size(self, n_train: int) -> int | None:
