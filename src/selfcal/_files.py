@@ -47,7 +47,7 @@ def write_folder_atomically(
     target = Path(os.path.realpath(path))
     new, old = target.with_name(f".{target.name}.new"), previous(target)
     try:
-        _check_replaceable(target, {*files, *replaces})
+        check_folder(target, {*files, *replaces})
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir()
@@ -145,7 +145,8 @@ def _flush_folder(path: Path) -> None:
             os.close(handle)
 
 
-def _check_replaceable(target: Path, names: set[str]) -> None:
+def check_folder(target: Path, names: set[str]) -> None:
+    """Refuse to replace a folder that holds files of other names than these."""
     if not target.exists():
         return
     others = sorted({*os.listdir(target)} - names) if target.is_dir() else [target.name]
