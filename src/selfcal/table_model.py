@@ -7,14 +7,14 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
-import skops.io
+import skops.io  # type: ignore[import-untyped]
 from scipy.special import softmax
 
 from selfcal import _checks
@@ -22,10 +22,11 @@ from selfcal._checks import Float, Int
 from selfcal.classifier import SelfCalibratedClassifier
 from selfcal.columns import Schema
 from selfcal.datasets import stratified_split
-from selfcal.errors import DataError, ModelFormatError, SelfcalError
+from selfcal.errors import DataError, ModelFormatError
 from selfcal.inference import infer_schema
 from selfcal.predictions import Predictions
 from selfcal.preprocessing import Preprocessor
+from selfcal.reject import rules
 from selfcal.reject.rules import Guarantee, MaxRisk
 from selfcal.reporting.card import model_card
 from selfcal.reporting.page import render
@@ -116,6 +117,7 @@ class TableModel:
         missing: Iterable[str] = (),
         nonfinite: str = "error",
         decimal: str = ".",
+        before_training: Callable[[Self], None] | None = None,
     ) -> Self:
         """Find out what the columns hold, train, and judge the result on rows kept apart.
 
@@ -127,6 +129,7 @@ class TableModel:
             missing: Further spellings of a missing value.
             nonfinite: "error", or "impute" to treat infinite numbers as missing.
             decimal: "," if numbers are written with a decimal comma.
+            before_training: Called once `schema`, `classes` and `notes` say what was found in the table.
         """
         labels = read_target(table, target, drop_unlabelled=drop_unlabelled)
         if len(labels.rows) < table.height:
@@ -145,9 +148,11 @@ class TableModel:
         groups = duplicate_groups(table, self.schema)
         parts = _Parts.of(labels.codes, groups, self.held_out, self.classifier.validation_fraction, self.seed)
         notes += _split_notes(groups, labels, parts)
-        self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
-        notes += self._train(table, labels.codes, parts)
         self.notes = tuple(notes)
+        if before_training is not None:
+            before_training(self)
+        self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
+        self.notes += tuple(self._train(table, labels.codes, parts))
         self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
         return self
 
@@ -170,8 +175,9 @@ class TableModel:
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The confidence from which on at most a share of `max_risk` is wrong, and the promise in words."""
         _checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
-        threshold, guarantee = MaxRisk(max_risk).choose(_HeldOut(self), np.ones(len(self.held_out_wrong)), level)
-        return float(threshold), guarantee  # type: ignore[arg-type]
+        right = (~self.held_out_wrong).astype(np.int64)
+        threshold, guarantee = MaxRisk(max_risk).choose(rules.Answers(_HeldOut(self), None), right, level)
+        return float(threshold), guarantee  # type: ignore[arg-type] # one number unless asked per class
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model, its report and its card into a folder, which appears whole or not at all."""
@@ -187,7 +193,9 @@ class TableModel:
             _CARD: model_card(self.numbers).encode(),
         }
         judged = self.numbers["methods"][0]
-        scores = {name: judged[name] for name in ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")}
+        scores = {
+            name: judged[name] for name in ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
+        }
         metrics = {"held_out_rows": self.numbers["rows"], "judgement": judged["judgement"], **scores}
         return self.classifier.save(path, metrics=metrics, extras=extras)
 
@@ -230,6 +238,8 @@ class TableModel:
         # codes were enough to train on; names of any length are needed only to answer
         self.classifier.classes_ = np.array(self.classes, dtype=object)
         self.classifier.checkpoint_dir = self.classifier.verbose = None
+        for warning in caught:
+            warnings.warn(warning.message, stacklevel=3)
         return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
 
     def _judge(self, table: pl.DataFrame, codes: Int, parts: _Parts) -> None:
@@ -307,8 +317,15 @@ def _check_unpacked_size(data: bytes) -> None:
 
 
 class _HeldOut:
-    """The rows kept apart, as a rule of the reject option sees them: each answer is 'right' or not."""
+    """The rows kept apart, as the reject option sees a classifier: each answer claims to be right."""
+
+    classes_ = np.array([0, 1])
 
     def __init__(self, model: TableModel) -> None:
-        self.confidence = model.held_out_confidence
-        self.chosen = (~model.held_out_wrong).astype(np.int64)
+        self._confidence = model.held_out_confidence
+
+    def predict(self, X: object) -> Int:
+        return np.ones(len(self._confidence), dtype=np.int64)
+
+    def confidence(self, X: object) -> Float:
+        return self._confidence

@@ -7,7 +7,12 @@ from typing import Any
 
 from selfcal.commands._shared import columns_text
 
-_NAMES = {"accuracy": "accuracy", "ece": "calibration error (ECE)", "log_loss": "log loss", "brier_score": "Brier score"}
+_NAMES = {
+    "accuracy": "accuracy",
+    "ece": "calibration error (ECE)",
+    "log_loss": "log loss",
+    "brier_score": "Brier score",
+}
 _FINDINGS = {"over": "too sure", "under": "not sure enough", "": ""}
 
 
@@ -27,7 +32,13 @@ def scores_text(judged: Mapping[str, Any], level: float) -> str:
             ends = "" if score["low"] is None else f"[{score['low']:.4f}, {score['high']:.4f}]"
             rows.append((label, f"{score['value']:.4f}", ends))
     floor = judged["noise_floor"]
-    rows.append(("ECE of an honest model, by chance", f"{floor['mean']:.4f}", f"[{floor['low']:.4f}, {floor['high']:.4f}]"))
+    rows.append(
+        (
+            "ECE of an honest model, by chance",
+            f"{floor['mean']:.4f}",
+            f"[{floor['low']:.4f}, {floor['high']:.4f}]",
+        )
+    )
     return columns_text(rows)
 
 

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selfcal.errors import ConfigError
 
+if TYPE_CHECKING:
+    from selfcal.columns import Schema
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Sep = Annotated[
     str | None, typer.Option(help="What stands between the cells, such as ';' or tab; found out by itself.")
 ]
-Encoding = Annotated[str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")]
-Ragged = Annotated[bool, typer.Option("--ragged", help="Take missing cells at the end of a line for empty ones.")]
+Encoding = Annotated[
+    str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
+]
+Ragged = Annotated[
+    bool, typer.Option("--ragged", help="Take missing cells at the end of a line for empty ones.")
+]
 Target = Annotated[str, typer.Option(help="The column with the true classes.")]
 DropUnlabelled = Annotated[
     bool, typer.Option("--drop-unlabelled", help="Leave rows without a label out, instead of an error.")
@@ -70,9 +77,19 @@ def columns_text(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
         lines.append((indent + "  ".join(cells)).rstrip())
     return "\n".join(lines)
+
+
+def schema_text(schema: Schema, most: int = 40) -> str:
+    """The columns and their kinds, the first of many."""
+    shown = str(replace(schema, columns=schema.columns[:most]))
+    more = len(schema.columns) - most
+    return shown + (f"\n... and {more:,} more columns" if more > 0 else "")
 
 
 def pairs(option: str, values: Iterable[str] | None) -> dict[str, str]:
@@ -102,8 +119,3 @@ def stem(data: str) -> str:
     for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
         name = name.removesuffix(ending)
     return name or "selfcal"
-
-
-def on_terminal() -> bool:
-    """Whether somebody is watching."""
-    return sys.stderr.isatty()

@@ -20,6 +20,7 @@ from selfcal.commands._shared import (
     pairs,
     print_json,
     say,
+    schema_text,
     stem,
 )
 from selfcal.errors import ConfigError, Interrupted
@@ -29,9 +30,13 @@ if TYPE_CHECKING:
 
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="NAME=KIND", help="What a column holds: number, boolean, category, date or drop."),
+    typer.Option(
+        "--kind", metavar="NAME=KIND", help="What a column holds: number, boolean, category, date or drop."
+    ),
 ]
-Missing = Annotated[list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")
+]
 NonFinite = Annotated[str, typer.Option(help="Infinite numbers: error, or impute to treat them as missing.")]
 Decimal = Annotated[str, typer.Option(help="What stands before the decimals of a number.")]
 MaxLevels = Annotated[int, typer.Option(min=2, help="The most categories to keep of one column.")]
@@ -40,12 +45,18 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the splits and of the tr
 
 
 def fit(
-    data: Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")],
+    data: Annotated[
+        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+    ],
     *,
     target: Target,
     method: Annotated[str, typer.Option(help="How to train; see the methods with selfcal doctor.")] = "bo4sc",
-    out: Annotated[Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a training that was interrupted.")
+    ] = False,
     kind: Kinds = None,
     sep: Sep = None,
     encoding: Encoding = None,
@@ -62,7 +73,7 @@ def fit(
 ) -> None:
     """Train a classifier on a table, judge it on rows kept apart, and write a model folder with its report.
 
-    Examples:
+    Try:
 
       selfcal fit patients.csv --target diagnosis
 
@@ -111,17 +122,19 @@ def fit(
                 missing=missing or (),
                 nonfinite=nonfinite,
                 decimal=decimal,
+                before_training=lambda found: _show_found(found, as_json),
             )
             model.save(folder)
     except Interrupted as stop:
-        stop.args = (f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",)
+        stop.args = (
+            f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",
+        )
         raise
     except BaseException:
         if fresh and not checkpoint.exists():
             shutil.rmtree(training, ignore_errors=True)
         raise
     shutil.rmtree(training, ignore_errors=True)
-    note(*model.notes)
     _show(model, folder, time.perf_counter() - started, as_json)
 
 
@@ -136,6 +149,14 @@ def check_replaceable(folder: Path) -> None:
     from selfcal._model_files import DESCRIPTION, EXTRAS, TENSORS
 
     check_folder(folder, {DESCRIPTION, TENSORS, *EXTRAS})
+
+
+def _show_found(model: TableModel, as_json: bool) -> None:
+    """Say what was found before training, while there is still time to stop and declare a column."""
+    if not as_json:
+        say(schema_text(model.schema))
+        say()
+    note(*model.notes)
 
 
 def _show(model: TableModel, folder: Path, seconds: float, as_json: bool) -> None:
@@ -155,8 +176,6 @@ def _show(model: TableModel, folder: Path, seconds: float, as_json: bool) -> Non
             }
         )
         return
-    say(str(model.schema))
-    say()
     say(verdict_text(judged))
     say(f"Judged on {model.numbers['rows']:,} rows kept apart, {len(model.classes)} classes:")
     say(scores_text(judged, model.numbers["level"]))

@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
-    data: Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")],
+    data: Annotated[
+        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+    ],
     *,
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
     max_risk: Annotated[
         float | None, typer.Option(help="Abstain so often that at most this share of the answers is wrong.")
     ] = None,
     keep: Annotated[
-        str | None, typer.Option(help="Columns of the data to copy, separated by commas. The target always is.")
+        str | None,
+        typer.Option(help="Columns of the data to copy, separated by commas. The target always is."),
     ] = None,
     excel_safe: Annotated[
-        bool, typer.Option("--excel-safe", help="Put ' before text that a spreadsheet would run as a formula.")
+        bool,
+        typer.Option("--excel-safe", help="Put ' before text that a spreadsheet would run as a formula."),
     ] = False,
     sep: Sep = None,
     encoding: Encoding = None,
@@ -41,7 +45,7 @@ def predict(
 
     With --max-risk, a column says for which rows the model had better not be asked.
 
-    Examples:
+    Try:
 
       selfcal predict patients-model new.csv --out predictions.csv
 
@@ -64,7 +68,11 @@ def predict(
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
     if max_risk is not None:
-        result |= {"abstained": answering.abstained, "guarantee": guarantee.text, "threshold_holds": guarantee.holds}
+        result |= {
+            "abstained": answering.abstained,
+            "guarantee": guarantee.text,
+            "threshold_holds": guarantee.holds,
+        }
     if as_json:
         print_json(result)
     elif out != "-":
@@ -90,7 +98,9 @@ class _Answering:
             except DataError as error:
                 if start == 0:
                     raise
-                raise DataError(f"{error} Rows are counted from row {start + 1:,} of the table here.") from error
+                raise DataError(
+                    f"{error} Rows are counted from row {start + 1:,} of the table here."
+                ) from error
             self.unseen.update(said.unseen)
             self.extra = said.extra
             yield self._columns(part, said)
@@ -111,7 +121,9 @@ class _Answering:
         columns = {
             "predicted": names.gather(said.chosen),
             "confidence": pl.Series(said.confidence),
-            **{f"prob_{name}": pl.Series(said.probs[:, code]) for code, name in enumerate(self.model.classes)},
+            **{
+                f"prob_{name}": pl.Series(said.probs[:, code]) for code, name in enumerate(self.model.classes)
+            },
         }
         if self.threshold is not None:
             abstain = said.confidence < self.threshold

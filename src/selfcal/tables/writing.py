@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 import polars as pl
 
@@ -24,7 +24,7 @@ _FORMULA = r"^[=+\-@\t\r]"
 def write_batches(
     parts: Iterable[pl.DataFrame], out: str | os.PathLike[str], *, excel_safe: bool = False
 ) -> int:
-    """Write the parts of a table one after the other, in memory that does not grow with them.
+    r"""Write the parts of a table one after the other, in memory that does not grow with them.
 
     If anything fails, in the parts or in the writing, a file that was there before is left as it was.
 
@@ -37,11 +37,11 @@ def write_batches(
         How many rows were written.
 
     Example:
-        >>> write_batches([pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})], "-")
-        a
-        1
-        2
-        2
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     rows = write_batches([pl.DataFrame({"a": [1]}), pl.DataFrame({"a": [2]})], f"{folder}/a.tsv")
+        ...     rows, Path(f"{folder}/a.tsv").read_text()
+        (2, 'a\n1\n2\n')
     """
     sep = separator_of(out)
     remaining = iter(map(_harmless, parts) if excel_safe else parts)
@@ -80,7 +80,9 @@ def separator_of(out: str | os.PathLike[str]) -> str:
 
 def _harmless(part: pl.DataFrame) -> pl.DataFrame:
     text = pl.col(pl.String)
-    part = part.with_columns(pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep())
+    part = part.with_columns(
+        pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep()
+    )
     return part.rename(lambda name: f"'{name}" if name[:1] in tuple("=+-@\t\r") else name)
 
 
@@ -90,7 +92,7 @@ def _counting(parts: Iterable[pl.DataFrame], count: list[int]) -> Iterator[pl.Da
         yield part
 
 
-def _write_text(parts: Iterable[pl.DataFrame], file: BinaryIO | IO[bytes], sep: str) -> None:
+def _write_text(parts: Iterable[pl.DataFrame], file: BinaryIO | gzip.GzipFile, sep: str) -> None:
     for number, part in enumerate(parts):
         file.write(part.write_csv(separator=sep, include_header=number == 0).encode())
 
