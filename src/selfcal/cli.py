@@ -11,11 +11,14 @@ from typer.core import TyperGroup
 
 from selfcal import __version__
 from selfcal.commands._shared import say, warnings_as_notes
+from selfcal.commands.calibrate import calibrate
+from selfcal.commands.compare import compare, tune
 from selfcal.commands.doctor import doctor
 from selfcal.commands.evaluate import evaluate
 from selfcal.commands.fit import fit
 from selfcal.commands.inspect import inspect
 from selfcal.commands.predict import predict
+from selfcal.commands.report import report
 from selfcal.errors import SelfcalError
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ app = typer.Typer(
 reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
-for command in (fit, predict, evaluate, inspect, doctor):
+for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 

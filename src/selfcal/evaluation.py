@@ -60,6 +60,21 @@ class Layout:
         some = ", ".join(map(repr, self.columns[:5])) + (", ..." if len(self.columns) > 5 else "")
         return f"Judged by {len(self.columns)} columns of probabilities: {some}."
 
+    def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
+        """The probabilities of some rows, the first of which is row `start` + 1 of the table.
+
+        A class and a confidence claim that the class is right: two classes, wrong and right.
+        """
+        try:
+            if self.columns:
+                return _checks.probabilities(np.column_stack([_numbers(part, name) for name in self.columns]))
+            c = _checks.unit_interval(_numbers(part, self.confidence), f"column {self.confidence!r}")
+            return np.column_stack([1 - c, c])
+        except DataError as error:
+            if start == 0:
+                raise
+            raise DataError(f"{error} Rows are counted from row {start + 1:,} of the table here.") from error
+
 
 def find_layout(
     table: pl.DataFrame,
@@ -159,10 +174,7 @@ class Judge:
             self.unlabelled += int(unlabelled.sum())
             part, labels = part.filter(~unlabelled), labels.drop_nulls()
         if part.height:
-            judged = (
-                self._probabilities(part, labels) if self.layout.columns else self._claims_of(part, labels)
-            )
-            self._add(judged)
+            self._add(self._claims_of(part, labels))
         self.rows += part.height
         return self
 
@@ -188,33 +200,14 @@ class Judge:
             return summarise({"predictions": kept}, classes=self.names, n_bins=self.n_bins, level=level)
         return {"rows": self.rows, "level": level, "n_bins": self.n_bins, "methods": [self._from_sums(level)]}
 
-    def _probabilities(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
-        probs = np.column_stack([self._numbers(part, name) for name in self.layout.columns])
-        codes = self._codes(labels)
-        try:
-            return Predictions.from_probabilities(codes, probs)
-        except DataError as error:
-            raise DataError(f"{error} Rows are counted from row {self.rows + 1:,} of the table.") from error
-
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
-        """A class and a confidence claim that the class is right: two classes, of which the second is claimed."""
-        confidence = self._numbers(part, self.layout.confidence)
+        probs = self.layout.probabilities(part, self.rows)
+        if self.layout.columns:
+            return Predictions.from_probabilities(self._codes(labels), probs)
         right = (
             (as_text(part[self.layout.choice]) == labels).fill_null(value=False).to_numpy().astype(np.int64)
         )
-        try:
-            c = _checks.unit_interval(confidence, f"column {self.layout.confidence!r}")
-        except DataError as error:
-            raise DataError(f"{error} Rows are counted from row {self.rows + 1:,} of the table.") from error
-        return Predictions(right, np.ones_like(right), c, np.column_stack([1 - c, c]))
-
-    def _numbers(self, part: pl.DataFrame, name: str) -> Float:
-        values, unreadable = read_numbers(part.select(column_named(part, name)))
-        numbers = values[name]
-        wrong = unreadable.get(name, numbers.is_null())
-        if wrong.any():
-            raise refuse(name, f"probabilities (rows counted from {self.rows + 1:,})", part[name], wrong)
-        return numbers.to_numpy()
+        return Predictions(right, np.ones_like(right), probs[:, 1], probs)
 
     def _codes(self, labels: pl.Series) -> Int:
         codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
@@ -285,6 +278,14 @@ def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> J
         judge.update(part)
     assert judge is not None, "a table has at least one part"
     return judge
+
+
+def _numbers(part: pl.DataFrame, name: str) -> Float:
+    values, unreadable = read_numbers(part.select(column_named(part, name)))
+    wrong = unreadable.get(name, values[name].is_null())
+    if wrong.any():
+        raise refuse(name, "probabilities", part[name], wrong)
+    return values[name].to_numpy()
 
 
 def _whole(label: str) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -113,11 +113,8 @@ class TableModel:
         target: str,
         *,
         drop_unlabelled: bool = False,
-        kinds: Mapping[str, str] | None = None,
-        missing: Iterable[str] = (),
-        nonfinite: str = "error",
-        decimal: str = ".",
         before_training: Callable[[Self], None] | None = None,
+        **reading: Any,
     ) -> Self:
         """Find out what the columns hold, train, and judge the result on rows kept apart.
 
@@ -125,28 +122,11 @@ class TableModel:
             table: What `read_table` returned.
             target: The column with the labels.
             drop_unlabelled: Leave rows without a label out, instead of an error.
-            kinds: Kinds of columns that are known better; see `infer_schema`.
-            missing: Further spellings of a missing value.
-            nonfinite: "error", or "impute" to treat infinite numbers as missing.
-            decimal: "," if numbers are written with a decimal comma.
             before_training: Called once `schema`, `classes` and `notes` say what was found in the table.
+            **reading: What `infer_schema` is to know: `kinds`, `missing`, `nonfinite` and `decimal`.
         """
-        labels = read_target(table, target, drop_unlabelled=drop_unlabelled)
-        if len(labels.rows) < table.height:
-            table = table[labels.rows]
-            labels = replace(labels, rows=np.arange(table.height))
-        if table.height < FEWEST_ROWS:
-            raise DataError(
-                f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
-                f"{table.height}. Bring more rows."
-            )
-        self.schema = infer_schema(
-            table, target=target, kinds=kinds, missing=missing, nonfinite=nonfinite, decimal=decimal
-        )
-        self.classes = labels.classes
+        table, labels, groups, parts = self._divide(table, target, drop_unlabelled, reading)
         notes = [*labels.notes, *self.schema.notes, *leaks(table, self.schema, labels)]
-        groups = duplicate_groups(table, self.schema)
-        parts = _Parts.of(labels.codes, groups, self.held_out, self.classifier.validation_fraction, self.seed)
         notes += _split_notes(groups, labels, parts)
         self.notes = tuple(notes)
         if before_training is not None:
@@ -155,6 +135,12 @@ class TableModel:
         self.notes += tuple(self._train(table, labels.codes, parts))
         self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
         return self
+
+    def parts(
+        self, table: pl.DataFrame, target: str, *, drop_unlabelled: bool = False, **reading: Any
+    ) -> Parts:
+        """The rows that `fit` would train on, choose by and judge by; numbers count labelled rows only."""
+        return self._divide(table, target, drop_unlabelled, reading)[3]
 
     def predict(self, table: pl.DataFrame) -> Answers:
         """What the model says about the rows of a table, whatever the order of its columns."""
@@ -229,7 +215,25 @@ class TableModel:
             ) from error
         return self
 
-    def _train(self, table: pl.DataFrame, codes: Int, parts: _Parts) -> list[str]:
+    def _divide(
+        self, table: pl.DataFrame, target: str, drop_unlabelled: bool, reading: Mapping[str, Any]
+    ) -> tuple[pl.DataFrame, Target, Int, Parts]:
+        labels = read_target(table, target, drop_unlabelled=drop_unlabelled)
+        if len(labels.rows) < table.height:
+            table = table[labels.rows]
+            labels = replace(labels, rows=np.arange(table.height))
+        if table.height < FEWEST_ROWS:
+            raise DataError(
+                f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
+                f"{table.height}. Bring more rows."
+            )
+        self.schema = infer_schema(table, target=target, **reading)
+        self.classes = labels.classes
+        groups = duplicate_groups(table, self.schema)
+        share = self.classifier.validation_fraction
+        return table, labels, groups, Parts.of(labels.codes, groups, self.held_out, share, self.seed)
+
+    def _train(self, table: pl.DataFrame, codes: Int, parts: Parts) -> list[str]:
         """Fit the classifier; what it warned of."""
         X, X_val = (self.preprocessor.transform(table[rows]) for rows in (parts.train, parts.validation))
         with warnings.catch_warnings(record=True) as caught:
@@ -242,7 +246,7 @@ class TableModel:
             warnings.warn(warning.message, stacklevel=3)
         return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
 
-    def _judge(self, table: pl.DataFrame, codes: Int, parts: _Parts) -> None:
+    def _judge(self, table: pl.DataFrame, codes: Int, parts: Parts) -> None:
         answers = self.predict(table)
         judged = Predictions(codes, answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
@@ -265,7 +269,7 @@ class TableModel:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """Rows to train on, to choose by, and to judge by."""
 
     train: Int
@@ -273,7 +277,7 @@ class _Parts:
     held_out: Int
 
     @classmethod
-    def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> _Parts:
+    def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
         rest, judged = _split_groups(codes, groups, held_out, seed)
         train, chosen = _split_groups(codes[rest], groups[rest], validation, seed + 1)
         if not len(judged) or len(chosen) < 2:
@@ -294,7 +298,7 @@ def _split_groups(codes: Int, groups: Int, share: float, seed: int) -> tuple[Int
     return np.flatnonzero(~is_apart[member]), np.flatnonzero(is_apart[member])
 
 
-def _split_notes(groups: Int, labels: Target, parts: _Parts) -> list[str]:
+def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
     notes = []
     duplicates = len(groups) - int(groups.max()) - 1
     if duplicates:

@@ -135,7 +135,20 @@ def fit(
             shutil.rmtree(training, ignore_errors=True)
         raise
     shutil.rmtree(training, ignore_errors=True)
-    _show(model, folder, time.perf_counter() - started, as_json)
+    if not as_json:
+        show_model(model, folder)
+        return
+    print_json(
+        {
+            "model": str(folder),
+            "report": str(folder / "report.html"),
+            "seconds": time.perf_counter() - started,
+            "schema": model.schema.to_dict(),
+            "classes": model.classes,
+            "notes": model.notes,
+            "report_numbers": model.numbers,
+        }
+    )
 
 
 def unfinished(folder: Path) -> Path:
@@ -159,26 +172,14 @@ def _show_found(model: TableModel, as_json: bool) -> None:
     note(*model.notes)
 
 
-def _show(model: TableModel, folder: Path, seconds: float, as_json: bool) -> None:
+def show_model(model: TableModel, folder: Path) -> None:
+    """Say how a model did on rows kept apart, and where it is."""
     from selfcal.commands._scores import scores_text, verdict_text
 
     judged = model.numbers["methods"][0]
-    if as_json:
-        print_json(
-            {
-                "model": str(folder),
-                "report": str(folder / "report.html"),
-                "seconds": seconds,
-                "schema": model.schema.to_dict(),
-                "classes": model.classes,
-                "notes": model.notes,
-                "report_numbers": model.numbers,
-            }
-        )
-        return
     say(verdict_text(judged))
     say(f"Judged on {model.numbers['rows']:,} rows kept apart, {len(model.classes)} classes:")
     say(scores_text(judged, model.numbers["level"]))
     say()
-    say(f"Model:  {folder} ({seconds:.1f} s)")
+    say(f"Model:  {folder}")
     say(f"Report: {folder / 'report.html'}")
