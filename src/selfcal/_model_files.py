@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import safetensors.numpy
@@ -50,7 +50,7 @@ def write(path: Path_, description: dict[str, Any], tensors: Tensors, extras: Ma
     """Write the folder; the hashes are added to the description."""
     if unknown := [name for name in extras if name not in EXTRAS]:
         raise ConfigError(f"A model may come with {', '.join(EXTRAS)}; got {unknown[0]!r}.")
-    stored = safetensors.numpy.save({name: np.ascontiguousarray(tensors[name]) for name in sorted(tensors)})
+    stored = safetensors.numpy.save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
     files = {TENSORS: stored, **extras}
     seals = {
         name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
@@ -128,16 +128,16 @@ def _content(file: Path, most: int) -> bytes:
     try:
         if not file.is_file():
             raise ModelFormatError(f"{file} must be a file, and is {'none' if file.exists() else 'missing'}.")
-        with open(file, "rb") as stream:
-            data = stream.read(most + 1)
+        if file.stat().st_size > most:
+            raise ModelFormatError(
+                f"{file} must have at most {most:,} bytes; it has {file.stat().st_size:,}."
+            )
+        return file.read_bytes()
     except (OSError, ValueError) as error:
         _unreadable(file, error)
-    if len(data) > most:
-        raise ModelFormatError(f"{file} must have at most {most:,} bytes; it has more.")
-    return data
 
 
-def _unreadable(file: Path, error: Exception) -> Any:
+def _unreadable(file: Path, error: Exception) -> NoReturn:
     if isinstance(error, ModelFormatError):
         raise error
     raise ModelFormatError(

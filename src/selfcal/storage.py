@@ -99,12 +99,13 @@ class Storable:
                 f"{path} must hold a {cls.__name__}; it holds {description['kind'][:40]!r}. Load it with that class."
             )
         named = field(description, "network", dict, type(None))
-        if (named is None) == (network is None):
-            raise ConfigError(
-                f"{path} was saved with a network of its owner; pass the function that makes it as network=."
-                if named is None
-                else f"{path} knows how to make its network; leave network out."
+        if named is None and network is None:
+            raise ModelFormatError(
+                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                "function that makes it: load(path, network=...)."
             )
+        if named is not None and network is not None:
+            raise ConfigError(f"network must be left out: {path} knows how to make its own.")
         tensors = read_tensors(path, description)
         try:
             with warnings.catch_warnings():
