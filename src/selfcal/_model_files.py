@@ -155,7 +155,7 @@ def _sealed(folder: Path, name: str, description: dict[str, Any]) -> bytes:
         raise ModelFormatError(
             f"{folder / name} must be a safetensors file; this is {_kind(data)}. It is not read."
         )
-    if hashlib.sha256(data).hexdigest() != digest:
+    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
         raise ModelFormatError(
             f"{folder / name} is damaged: its SHA-256 is not the one in {DESCRIPTION}. Restore it from a copy, or "
             "train again."
