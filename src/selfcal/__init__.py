@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         calibrators,
         datasets,
         errors,
+        export,
         hypergradients,
         losses,
         metrics,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         plots,
         recipes,
         reject,
+        storage,
         transforms,
     )
     from selfcal._types import Batch, Output
@@ -75,6 +77,7 @@ __all__ = [
     "calibrators",
     "datasets",
     "errors",
+    "export",
     "hypergradients",
     "losses",
     "metrics",
@@ -86,6 +89,7 @@ __all__ = [
     "recipes",
     "reject",
     "report",
+    "storage",
     "train",
     "transforms",
 ]
