@@ -1,6 +1,7 @@
 import builtins
 import json
 import warnings
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -35,15 +36,16 @@ def fitted(method, y=Y, **settings):
 
 
 def run(path, X):
-    runtime = pytest.importorskip("onnxruntime", reason="needs the extra: pip install 'selfcal[export]'")
-    return runtime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"X": X})
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"X": X})
 
 
-@pytest.fixture(autouse=True)
-def _extra():
-    pytest.importorskip("onnxscript", reason="needs the extra: pip install 'selfcal[export]'")
+MISSING = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
+with_extra = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}: pip install 'selfcal[export]'")
 
 
+@with_extra
 @pytest.mark.parametrize(
     ("method", "n_classes"), [*((method, 5) for method in FORMULAS), ("platt", 2), ("beta", 2)]
 )
@@ -67,11 +69,13 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
 
 
+@with_extra
 def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
     def network(n_features, n_classes):
         return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))
 
-    onnx = pytest.importorskip("onnx")
+    import onnx
+
     model = fitted("vector", np.array(["ä", "b", "c", "", "猫"])[Y], network=network)
     path = to_onnx(model, tmp_path / "model.onnx")
     np.testing.assert_allclose(run(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
@@ -93,6 +97,7 @@ def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     assert not list(tmp_path.iterdir())
 
 
+@with_extra
 def test_a_fit_that_was_rolled_back_is_the_softmax(tmp_path):
     model = fitted("isotonic")
     model.calibrator_.is_identity_ = True

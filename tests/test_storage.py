@@ -18,7 +18,7 @@ from selfcal import SelfCalibratedClassifier, calibrators, models, recipes
 from selfcal._stored_parts import NETWORKS, as_json, named_network, weights_of
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
-from selfcal.storage import FORMAT_VERSION, describe, read_extra
+from selfcal.storage import FORMAT_VERSION, describe, load_calibrator, read_extra, save_calibrator
 from tests import stored_models
 
 X, Y = Blobs(std=1.7).sample(120, seed=0)
@@ -239,6 +239,29 @@ def test_a_calibrator_of_ones_own_is_refused(tmp_path):
 
     with pytest.raises(ConfigError, match=r"must be one of BBQ, AttendedTemperatureScaling.*to be stored"):
         fitted(recipes.post_hoc(TemperatureScaling())).save(tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", calibrators.__all__)
+def test_every_calibrator_is_stored_without_a_model(tmp_path, name):
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, size=(200, 3))
+    y = (z + 2 * rng.gumbel(size=z.shape)).argmax(axis=1)
+    calibrator = getattr(calibrators, name)().fit(z, y)
+    folder = save_calibrator(calibrator, tmp_path / "model", classes=["a", "b", "c"], metrics={"ece": 0.1})
+    again, classes = load_calibrator(folder)
+    assert classes.tolist() == ["a", "b", "c"]
+    assert describe(folder)["metrics"] == {"ece": 0.1}
+    for method in ("predict", "predict_proba", "confidence"):
+        np.testing.assert_array_equal(
+            getattr(again, method)(3 * z), getattr(calibrator, method)(3 * z), strict=True
+        )
+
+
+def test_a_calibrator_of_other_classes(tmp_path):
+    calibrator = calibrators.TemperatureScaling().fit([[1.0, 0.0]] * 3, [0, 0, 1])
+    folder = save_calibrator(calibrator, tmp_path / "model", classes=[0, 1, 2])
+    with pytest.raises(ModelFormatError, match="must have 2 columns as in fit; got 3"):
+        load_calibrator(folder)
 
 
 def test_metrics_and_further_files_are_kept(tmp_path):

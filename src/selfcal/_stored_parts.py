@@ -142,6 +142,15 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
     return _filled(module, weights)
 
 
+def try_out(module: nn.Module, sizes: Sizes) -> None:
+    """One forward pass: a network that takes no rows of a table is better refused now than later."""
+    logits = forward_in_blocks(module, torch.zeros(1, sizes[0]))
+    if logits.shape != (1, sizes[1]):
+        raise ModelFormatError(
+            f"The network must give {sizes[1]} logits a row; it gives {tuple(logits.shape)}."
+        )
+
+
 def _check_fit(module: nn.Module, weights: Tensors) -> None:
     expected = {name: (tuple(v.shape), str(v.dtype)) for name, v in module.state_dict().items()}
     stored = {name: (v.shape, f"torch.{v.dtype}") for name, v in weights.items()}
@@ -178,27 +187,14 @@ def calibrator_parts(calibrator: Calibrator | None) -> tuple[Values | None, Tens
     return {"name": name, "state": values}, arrays
 
 
-def restored_calibrator(stored: Values, arrays: Tensors) -> Calibrator:
-    """The reverse of `calibrator_parts`."""
+def restored_calibrator(stored: Values, arrays: Tensors, n_classes: int) -> LogitCalibrator:
+    """The reverse of `calibrator_parts`; one that fails on ordinary logits is better refused now than later."""
     name, state = field(stored, "name", str), field(stored, "state", dict)
     if name not in calibrators.__all__:
         raise ModelFormatError(
             f"A calibrator must be one of {', '.join(calibrators.__all__)}; got {name[:40]!r}."
         )
-    calibrator: Calibrator = getattr(calibrators, name).from_state(state | arrays)
-    return calibrator
-
-
-def try_out(module: nn.Module, calibrator: Calibrator | None, sizes: Sizes) -> None:
-    """Predict for a few rows: a model that cannot do so is better refused now than later."""
-    n_features, n_classes = sizes
-    logits = forward_in_blocks(module, torch.zeros(1, n_features))
-    if logits.shape != (1, n_classes):
-        raise ModelFormatError(
-            f"The network must give {n_classes} logits a row; it gives {tuple(logits.shape)}."
-        )
-    if calibrator is None:
-        return
+    calibrator: LogitCalibrator = getattr(calibrators, name).from_state(state | arrays)
     steps = np.concatenate([np.linspace(-30, 30, 31), [-750.0, 750.0]])
     rows = steps[:, None] * np.linspace(1, -1, n_classes)
     probs, chosen = calibrator.predict_proba(rows), calibrator.predict(rows)
@@ -206,5 +202,6 @@ def try_out(module: nn.Module, calibrator: Calibrator | None, sizes: Sizes) -> N
     if not (
         probs.shape == rows.shape and np.abs(sums - 1).max() < 1e-6 and 0 <= chosen.min() <= chosen.max()
     ):
-        raise ModelFormatError("The calibrator gives no probabilities.")
+        raise ModelFormatError(f"The {name} gives no probabilities.")
     calibrator.confidence(rows)
+    return calibrator
