@@ -22,28 +22,41 @@ def test_folder_that_is_a_file(tmp_path):
         write_atomically(tmp_path / "taken" / "b.txt", "hello")
 
 
-def test_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
-    """A real write error: the process may not write files beyond 4 kB."""
-    target = tmp_path / "results.json"
-    write_atomically(target, "old")
-    script = (
-        "import resource, signal, sys\n"
-        "from selfcal._files import write_atomically\n"
-        "from selfcal.errors import OutputError\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "try:\n"
-        "    write_atomically(sys.argv[1], 'x' * 100_000)\n"
-        "except OutputError as error:\n"
-        "    sys.exit(str(error))\n"
-    )
+LITTLE_ROOM = """
+import resource, signal, sys
+from selfcal._files import write_atomically, write_folder_atomically
+from selfcal.errors import OutputError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+try:
+    {call}
+except OutputError as error:
+    sys.exit(str(error))
+"""
+"""A real write error: the process may not write files beyond 4 kB."""
+
+
+def in_little_room(call, path):
+    script = LITTLE_ROOM.format(call=call)
     ran = subprocess.run(
-        [sys.executable, "-c", script, str(target)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
     )
     assert "100,000 bytes" in ran.stderr
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+def test_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
+    target = write_atomically(tmp_path / "results.json", "old")
+    in_little_room("write_atomically(sys.argv[1], 'x' * 100_000)", target)
     assert target.read_text() == "old"
     assert os.listdir(tmp_path) == ["results.json"]
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 4096
+
+
+def test_full_disk_keeps_the_old_folder_and_leaves_nothing_behind(tmp_path):
+    target = write_folder_atomically(tmp_path / "model", OLD)
+    in_little_room("write_folder_atomically(sys.argv[1], {'a': b'x' * 1000, 'b': b'x' * 99_000})", target)
+    assert content(target) == OLD
+    assert os.listdir(tmp_path) == ["model"]
 
 
 def content(folder):

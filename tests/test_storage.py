@@ -203,6 +203,8 @@ class TestNetworks:
             ConfigError, match=r"the network that was saved.*'0.bias' must be absent; got \(\(4,\)"
         ):
             SelfCalibratedClassifier.load(folder, network=nn.Linear)
+        with pytest.raises(ConfigError, match="network must take 2 features and 5 classes: division by zero"):
+            SelfCalibratedClassifier.load(folder, network=lambda n, k: n / 0)
         with pytest.raises(ConfigError, match="it returned 'net'"):
             SelfCalibratedClassifier.load(folder, network=lambda n, k: "net")
 

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import selfcal
 from selfcal import models, recipes
-from selfcal._model_files import Path_, Tensors, field, read_description, read_extra, read_tensors, write
+from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
 from selfcal._stored_parts import (
     Network,
     Values,
@@ -52,7 +52,7 @@ class Storable:
 
     def save(
         self,
-        path: Path_,
+        path: AnyPath,
         *,
         metrics: Mapping[str, Any] | None = None,
         extras: Mapping[str, bytes] | None = None,
@@ -88,7 +88,7 @@ class Storable:
         return write(path, description, tensors, extras or {})
 
     @classmethod
-    def load(cls, path: Path_, *, network: Network | None = None) -> Self:
+    def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
         """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
 
         Args:
@@ -105,12 +105,12 @@ class Storable:
         if named is not None and network is not None:
             raise ConfigError(f"network must be left out: {path} knows how to make its own.")
         tensors = read_tensors(path, description)
-        with _distrust(path, but=ConfigError if network else ModelFormatError):
+        with _distrust(path, but=(ConfigError,) if network else ()):
             return _put_together(cls, description, tensors, network)
 
 
 def save_calibrator(
-    calibrator: Calibrator, path: Path_, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
+    calibrator: Calibrator, path: AnyPath, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
 ) -> Path:
     """Write a fitted calibrator without the model that gives the logits, and the label of each column.
 
@@ -134,7 +134,7 @@ def save_calibrator(
     return write(path, description | {"metrics": metrics and as_json(metrics)}, arrays, {})
 
 
-def load_calibrator(path: Path_) -> tuple[LogitCalibrator, NDArray[Any]]:
+def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
     """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
     description = _described(path, "Calibrator")
     tensors = read_tensors(path, description)
@@ -145,7 +145,7 @@ def load_calibrator(path: Path_) -> tuple[LogitCalibrator, NDArray[Any]]:
     return calibrator, classes
 
 
-def describe(path: Path_) -> Values:
+def describe(path: AnyPath) -> Values:
     """What a stored model says of itself: the content of `model.json`, if its version can be read.
 
     The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
@@ -168,7 +168,7 @@ def _header(kind: str) -> Values:
     return {"format": FORMAT, **version, "kind": kind}
 
 
-def _described(path: Path_, kind: str) -> Values:
+def _described(path: AnyPath, kind: str) -> Values:
     description = describe(path)
     if field(description, "kind", str) != kind:
         raise ModelFormatError(
@@ -178,7 +178,7 @@ def _described(path: Path_, kind: str) -> Values:
 
 
 @contextmanager
-def _distrust(path: Path_, *, but: type[Exception] = ModelFormatError) -> Iterator[None]:
+def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Whatever a damaged or hostile description makes go wrong is an error of the model."""
     try:
         with warnings.catch_warnings():
@@ -226,12 +226,12 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     model.classes_ = classes_of(field(description, "classes", dict))
     _restore_features(model, field(description, "features", dict))
     sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
+    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
     if network is None:
         model.network, model.module_ = named_network(description["network"], sizes, parts["network"])
     else:
         model.network, model.module_ = network, own_network(network, sizes, parts["network"])
     try_out(model.module_, sizes)
-    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
     stored = field(description, "calibrator", dict, type(None))
     model.calibrator_ = None
     if stored is not None:
