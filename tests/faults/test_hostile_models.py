@@ -235,7 +235,6 @@ BAD_JSON = {
     "a list": lambda text: b"[" + text + b"]",
     "two": lambda text: text + text,
     "of something else": lambda text: b'{"format": "cake"}',
-    "huge network": lambda text: text.replace(b'"hidden": [\n    4\n', b'"hidden": [\n    4000000000\n'),
     "network of many layers": lambda text: text.replace(b"    4\n", b"    4" + b", 4" * 1_000_000 + b"\n"),
     "other network": lambda text: text.replace(b'"mlp"', b'"_remembered"'),
     "widths of text": lambda text: text.replace(b'"hidden": [\n   4\n', b'"hidden": [\n   "4"\n'),
@@ -260,6 +259,14 @@ def test_malformed_description(tmp_path, good, change):
     text = change(good[0]["model.json"])
     assert text != good[0]["model.json"]
     refused(written(tmp_path / "model", good[0] | {"model.json": text}, seal=False))
+
+
+def test_a_network_too_large_for_its_weights_is_never_made(tmp_path, good):
+    text = good[0]["model.json"].replace(b'"hidden": [\n    4\n', b'"hidden": [\n    4000000000\n')
+    refused(
+        written(tmp_path / "model", good[0] | {"model.json": text}),
+        "The stored weights do not fit the network",
+    )
 
 
 @pytest.mark.parametrize("name", ["Calibrator", "LogitCalibrator", "__builtins__", "os", ""])
