@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         calibrators,
         datasets,
         errors,
+        export,
         hypergradients,
         losses,
         metrics,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         plots,
         recipes,
         reject,
+        storage,
         transforms,
     )
     from selfcal._types import Batch, Output
@@ -76,6 +78,7 @@ __all__ = [
     "calibrators",
     "datasets",
     "errors",
+    "export",
     "hypergradients",
     "losses",
     "metrics",
@@ -87,6 +90,7 @@ __all__ = [
     "recipes",
     "reject",
     "report",
+    "storage",
     "train",
     "transforms",
 ]

@@ -23,6 +23,8 @@ from selfcal.problem import forward_in_blocks
 NETWORKS = ("mlp", "resnet18", "resnet50", "vgg16")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
            "float32", "float64")  # fmt: skip
+MOST_LETTERS = 1 << 26
+"""Of an array of class names, in which each takes as much room as the longest."""
 
 Network = Callable[[int, int], nn.Module]
 Sizes = tuple[int, int]
@@ -75,6 +77,8 @@ def labels(classes: NDArray[Any]) -> Values:
             f"Classes must be strings, numbers or booleans to be stored; got {values[0]!r} ({classes.dtype}). "
             "Convert the labels before fit."
         )
+    if kind == "str" and classes.nbytes > 4 * MOST_LETTERS:
+        raise ConfigError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
     return {"dtype": kind, "values": values}
 
 
@@ -88,6 +92,8 @@ def classes_of(stored: Values) -> NDArray[Any]:
         allowed = (float,) if kind.startswith("float") else (int,)
     if any(type(value) not in allowed for value in values) or not len({*values}) == len(values) >= 2:
         raise ModelFormatError(f"There must be two or more different classes of type {kind}.")
+    if kind == "str" and len(values) * max(map(len, values)) > MOST_LETTERS:
+        raise ModelFormatError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
     return np.array(values, dtype=kind if kind != "str" else None)
 
 
@@ -129,8 +135,11 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> tuple[Netwo
 
 def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
     """The network that a function of the user makes, with the stored weights."""
-    with torch.random.fork_rng(devices=[]):
-        module = network(*sizes)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            module = network(*sizes)
+    except Exception as error:
+        raise ConfigError(f"network must take {sizes[0]} features and {sizes[1]} classes: {error}") from error
     if not isinstance(module, nn.Module):
         raise ConfigError(
             f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
@@ -140,6 +149,15 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
     except ModelFormatError as error:
         raise ConfigError(f"network must make the network that was saved. {error}") from None
     return _filled(module, weights)
+
+
+def try_out(module: nn.Module, sizes: Sizes) -> None:
+    """One forward pass: a network that takes no rows of a table is better refused now than later."""
+    logits = forward_in_blocks(module, torch.zeros(1, sizes[0]))
+    if logits.shape != (1, sizes[1]):
+        raise ModelFormatError(
+            f"The network must give {sizes[1]} logits a row; it gives {tuple(logits.shape)}."
+        )
 
 
 def _check_fit(module: nn.Module, weights: Tensors) -> None:
@@ -178,33 +196,18 @@ def calibrator_parts(calibrator: Calibrator | None) -> tuple[Values | None, Tens
     return {"name": name, "state": values}, arrays
 
 
-def restored_calibrator(stored: Values, arrays: Tensors) -> Calibrator:
-    """The reverse of `calibrator_parts`."""
+def restored_calibrator(stored: Values, arrays: Tensors, n_classes: int) -> LogitCalibrator:
+    """The reverse of `calibrator_parts`; one that fails on ordinary logits is better refused now than later."""
     name, state = field(stored, "name", str), field(stored, "state", dict)
     if name not in calibrators.__all__:
         raise ModelFormatError(
             f"A calibrator must be one of {', '.join(calibrators.__all__)}; got {name[:40]!r}."
         )
-    calibrator: Calibrator = getattr(calibrators, name).from_state(state | arrays)
-    return calibrator
-
-
-def try_out(module: nn.Module, calibrator: Calibrator | None, sizes: Sizes) -> None:
-    """Predict for a few rows: a model that cannot do so is better refused now than later."""
-    n_features, n_classes = sizes
-    logits = forward_in_blocks(module, torch.zeros(1, n_features))
-    if logits.shape != (1, n_classes):
-        raise ModelFormatError(
-            f"The network must give {n_classes} logits a row; it gives {tuple(logits.shape)}."
-        )
-    if calibrator is None:
-        return
+    calibrator: LogitCalibrator = getattr(calibrators, name).from_state(state | arrays)
     steps = np.concatenate([np.linspace(-30, 30, 31), [-750.0, 750.0]])
     rows = steps[:, None] * np.linspace(1, -1, n_classes)
     probs, chosen = calibrator.predict_proba(rows), calibrator.predict(rows)
-    sums = probs.sum(axis=1)
-    if not (
-        probs.shape == rows.shape and np.abs(sums - 1).max() < 1e-6 and 0 <= chosen.min() <= chosen.max()
-    ):
-        raise ModelFormatError("The calibrator gives no probabilities.")
     calibrator.confidence(rows)
+    if probs.shape != rows.shape or not np.allclose(probs.sum(axis=1), 1) or chosen.min() < 0:
+        raise ModelFormatError(f"The {name} gives no probabilities.")
+    return calibrator

@@ -12,17 +12,18 @@ What only training needs is not stored: the rows' learned weights, the gamma-Net
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import selfcal
 from selfcal import models, recipes
-from selfcal._model_files import Path_, Tensors, field, read_description, read_extra, read_tensors, write
+from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
 from selfcal._stored_parts import (
     Network,
     Values,
@@ -36,10 +37,11 @@ from selfcal._stored_parts import (
     try_out,
     weights_of,
 )
+from selfcal.calibrators._base import LogitCalibrator
 from selfcal.errors import ConfigError, ModelFormatError
-from selfcal.interfaces import Recipe
+from selfcal.interfaces import Calibrator, Recipe
 
-__all__ = ["FORMAT_VERSION", "Storable", "describe", "read_extra"]
+__all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
 
 FORMAT = "selfcal model"
 FORMAT_VERSION = 1
@@ -50,7 +52,7 @@ class Storable:
 
     def save(
         self,
-        path: Path_,
+        path: AnyPath,
         *,
         metrics: Mapping[str, Any] | None = None,
         extras: Mapping[str, bytes] | None = None,
@@ -86,37 +88,64 @@ class Storable:
         return write(path, description, tensors, extras or {})
 
     @classmethod
-    def load(cls, path: Path_, *, network: Network | None = None) -> Self:
+    def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
         """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
 
         Args:
             path: The folder.
             network: The function that makes the network, if it was saved with ``own_network=True``.
         """
-        description = describe(path)
-        if field(description, "kind", str) != cls.__name__:
-            raise ModelFormatError(
-                f"{path} must hold a {cls.__name__}; it holds {description['kind'][:40]!r}. Load it with that class."
-            )
+        description = _described(path, cls.__name__)
         named = field(description, "network", dict, type(None))
-        if (named is None) == (network is None):
-            raise ConfigError(
-                f"{path} was saved with a network of its owner; pass the function that makes it as network=."
-                if named is None
-                else f"{path} knows how to make its network; leave network out."
+        if named is None and network is None:
+            raise ModelFormatError(
+                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                "function that makes it: load(path, network=...)."
             )
+        if named is not None and network is not None:
+            raise ConfigError(f"network must be left out: {path} knows how to make its own.")
         tensors = read_tensors(path, description)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return _put_together(cls, description, tensors, network)
-        except Exception as error:  # whatever a damaged or hostile description makes go wrong
-            if network is not None and isinstance(error, ConfigError):
-                raise
-            raise ModelFormatError(f"{path} holds no model that can be used: {str(error)[:500]}") from error
+        with _distrust(path, but=(ConfigError,) if network else ()):
+            return _put_together(cls, description, tensors, network)
 
 
-def describe(path: Path_) -> Values:
+def save_calibrator(
+    calibrator: Calibrator, path: AnyPath, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a fitted calibrator without the model that gives the logits, and the label of each column.
+
+    Args:
+        calibrator: Any of `selfcal.calibrators`.
+        path: The folder, as for `Storable.save`.
+        classes: The label of each column of the logits.
+        metrics: Numbers to keep with it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from selfcal.calibrators import TemperatureScaling
+        >>> fitted = TemperatureScaling().fit([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0]], [0, 1, 1])
+        >>> with TemporaryDirectory() as folder:
+        ...     again, classes = load_calibrator(save_calibrator(fitted, f"{folder}/model", classes=["no", "yes"]))
+        >>> again.temperature_ == fitted.temperature_, classes.tolist()
+        (True, ['no', 'yes'])
+    """
+    stored, arrays = calibrator_parts(calibrator)
+    description = _header("Calibrator") | {"classes": labels(np.asarray(classes)), "calibrator": stored}
+    return write(path, description | {"metrics": metrics and as_json(metrics)}, arrays, {})
+
+
+def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
+    """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
+    description = _described(path, "Calibrator")
+    tensors = read_tensors(path, description)
+    with _distrust(path):
+        classes = classes_of(field(description, "classes", dict))
+        arrays = _by_part(tensors)["calibrator"]
+        calibrator = restored_calibrator(field(description, "calibrator", dict), arrays, len(classes))
+    return calibrator, classes
+
+
+def describe(path: AnyPath) -> Values:
     """What a stored model says of itself: the content of `model.json`, if its version can be read.
 
     The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
@@ -134,6 +163,33 @@ def describe(path: Path_) -> Values:
     return description
 
 
+def _header(kind: str) -> Values:
+    version = {"format_version": FORMAT_VERSION, "selfcal_version": selfcal.__version__}
+    return {"format": FORMAT, **version, "kind": kind}
+
+
+def _described(path: AnyPath, kind: str) -> Values:
+    description = describe(path)
+    if field(description, "kind", str) != kind:
+        raise ModelFormatError(
+            f"{path} must hold a {kind}; it holds {description['kind'][:40]!r}. Load it with that class."
+        )
+    return description
+
+
+@contextmanager
+def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Whatever a damaged or hostile description makes go wrong is an error of the model."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except but:
+        raise
+    except Exception as error:
+        raise ModelFormatError(f"{path} holds no model that can be used: {str(error)[:500]}") from error
+
+
 def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
     network = models.origin(model.module_)
     if network is None and not weights_alone:
@@ -146,11 +202,7 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
     scaling = {"scaling.mean": model._mean, "scaling.scale": model._scale}
     names = getattr(model, "feature_names_in_", None)
     recipe = getattr(model, "recipe_", None)
-    description = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "selfcal_version": selfcal.__version__,
-        "kind": type(model).__name__,
+    description = _header(type(model).__name__) | {
         "settings": _settings(model),
         "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
         "classes": labels(model.classes_),
@@ -174,14 +226,16 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     model.classes_ = classes_of(field(description, "classes", dict))
     _restore_features(model, field(description, "features", dict))
     sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
+    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
     if network is None:
         model.network, model.module_ = named_network(description["network"], sizes, parts["network"])
     else:
         model.network, model.module_ = network, own_network(network, sizes, parts["network"])
-    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
+    try_out(model.module_, sizes)
     stored = field(description, "calibrator", dict, type(None))
-    model.calibrator_ = None if stored is None else restored_calibrator(stored, parts["calibrator"])
-    try_out(model.module_, model.calibrator_, sizes)
+    model.calibrator_ = None
+    if stored is not None:
+        model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
     training, data = field(description, "training", dict), field(description, "data", dict)
     model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
     model.data_fingerprint_ = field(data, "fingerprint", str, type(None))

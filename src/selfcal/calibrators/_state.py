@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,22 +55,18 @@ def _put_together(name: str, hint: Any, state: State) -> Any:
         return _curves(inner, get_args(hint)[0])
     if inner and any(get_origin(option) is dict for option in get_args(hint)):
         keys, rows = _of(list, "keys", inner), _array("rows", inner, 2)
-        if not len({*keys}) == len(keys) == len(rows):
+        if not len({*map(_word, keys)}) == len(keys) == len(rows):
             raise DataError(f"{name} must have one row for each key; got {len(keys)} keys, {len(rows)} rows.")
         return dict(zip(keys, rows, strict=True))
-    if isinstance(hint, type) and inner:
-        return hint(**restored(hint, inner)) if is_dataclass(hint) else _calibrator(hint, inner)
-    if _is_array(hint):
-        return _array(name, state)
-    return _of(hint, name, state)
+    if is_dataclass(hint):
+        return cast(type, hint)(**restored(cast(type, hint), inner))
+    if hasattr(hint, "from_state"):
+        return hint.from_state(inner)
+    return _array(name, state) if _is_array(hint) else _of(hint, name, state)
 
 
 def _is_array(hint: Any) -> bool:
     return get_origin(hint) is np.ndarray
-
-
-def _calibrator(kind: Any, state: State) -> Any:
-    return kind.from_state(state)
 
 
 def _columns(curves: Iterable[Any], kind: type) -> State:
