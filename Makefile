@@ -5,7 +5,7 @@ READY := .venv/.ready
 PARITY := .venv/.parity
 export MPLBACKEND := Agg
 
-.PHONY: help install demo test test-parity lint bench docs clean
+.PHONY: help install demo test test-parity test-faults lint bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -36,10 +36,14 @@ $(PARITY): $(READY)
 test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
 
+test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
+
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient_quality --jobs 2 --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

@@ -30,7 +30,7 @@ from selfcal._files import locked, remove_leftovers, write_atomically
 from selfcal._random import streams_restored
 from selfcal._signals import stop_requests
 from selfcal.batches import Batches, fingerprint
-from selfcal.errors import CheckpointError, Interrupted, RecoveryWarning
+from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
 from selfcal.step import BilevelStep
 
 FORMAT = 1
@@ -168,11 +168,12 @@ class Generations:
         damaged: list[str] = []
         for path in self.files():
             try:
-                tree = unpacked(path.read_bytes())
-            except (CheckpointError, OSError) as error:
+                state = self._checked(path, unpacked(path.read_bytes()))
+            except CheckpointError:
+                raise
+            except (ModelFormatError, OSError) as error:
                 damaged.append(f"{path} cannot be used: {error}")
                 continue
-            self._check(path, tree)
             self._sound.append(path)
             if damaged:
                 warnings.warn(
@@ -180,7 +181,6 @@ class Generations:
                     RecoveryWarning,
                     stacklevel=2,
                 )
-            state: dict[str, Any] = tree["state"]
             return state
         if damaged:
             raise CheckpointError(
@@ -188,21 +188,24 @@ class Generations:
             )
         return None
 
-    def _check(self, path: Path, tree: Mapping[str, Any]) -> None:
-        """Refuse what another run has saved, naming what differs."""
-        if tree["format"] != FORMAT:
+    def _checked(self, path: Path, tree: dict[str, Any]) -> dict[str, Any]:
+        """The state, if this run has saved it; otherwise an error that names what differs."""
+        if tree.get("format") != FORMAT:
             raise CheckpointError(
-                f"{path} has format {tree['format']}; this version of selfcal reads format {FORMAT}. Go on with the "
-                "version that wrote it, or remove the folder to start anew."
+                f"{path} has format {tree.get('format')}; this version of selfcal reads format {FORMAT}. Go on with "
+                "the version that wrote it, or remove the folder to start anew."
             )
-        theirs, ours = tree["identity"], self._identity
-        changed = _differences(theirs["exactly"], ours["exactly"])
+        try:
+            state, exactly, bits = tree["state"], tree["identity"]["exactly"], tree["identity"]["bits"]
+            changed = _differences(exactly, self._identity["exactly"])
+            inexact = _differences(bits, self._identity["bits"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelFormatError("It is not the checkpoint of a training run.") from error
         if changed:
             raise CheckpointError(
                 f"{path} belongs to another run: {'; '.join(changed)}. Start with what it was started with, or give "
                 "another folder."
             )
-        inexact = _differences(theirs["bits"], ours["bits"])
         if inexact:
             warnings.warn(
                 f"{path} was saved with other settings: {'; '.join(inexact)}. Training goes on, but its last bits "
@@ -210,6 +213,7 @@ class Generations:
                 RecoveryWarning,
                 stacklevel=2,
             )
+        return dict(state)
 
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
@@ -249,21 +253,23 @@ def packed(tree: Mapping[str, Any]) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """The tree of which `packed` made these bytes; anything else is a `CheckpointError`."""
+    """The tree of which `packed` made these bytes; anything else is a `ModelFormatError`."""
     found = _DIGEST.search(data, 0, _header_end(data))
     if found is None:
-        raise CheckpointError("It is not a checkpoint of selfcal, or its beginning is damaged.")
+        raise ModelFormatError("It is not a checkpoint of selfcal, or its beginning is damaged.")
     if found[1] != _digest(data[: found.start(1)], _NO_DIGEST, data[found.end(1) :]):
-        raise CheckpointError("It is damaged: its content does not match its SHA-256.")
+        raise ModelFormatError("It is damaged: its content does not match its SHA-256.")
     try:
         header = json.loads(data[8 : _header_end(data)])
         tensors = safetensors.torch.load(data)
-        tree: dict[str, Any] = json.loads(
+        tree = json.loads(
             header["__metadata__"]["tree"],
             object_hook=lambda node: tensors[node[_TENSOR]] if set(node) == {_TENSOR} else node,
         )
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"It is not a checkpoint of selfcal: {error}.") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFormatError(f"It is not a checkpoint of selfcal: {error}.") from error
+    if not isinstance(tree, dict):
+        raise ModelFormatError(f"It is not a checkpoint of selfcal but holds a {type(tree).__name__}.")
     return tree
 
 
