@@ -10,7 +10,9 @@ from pathlib import Path
 from selfcal.errors import ConfigError, OutputError
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str, *, make_folder: bool = True) -> Path:
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes | bytearray | str, *, make_folder: bool = True
+) -> Path:
     """Write a file through a temporary neighbour, so that a reader never sees half of it.
 
     It lasts: when this returns, the file and its name are on the disk.

@@ -99,13 +99,13 @@ def checkpointed(
     with locked(path) as folder, stop_requests() as asked:
         store = Generations(folder, identify())
         state = store.newest()
-        due = time.monotonic() + seconds
+        due, unsaved = time.monotonic() + seconds, False
 
         def save() -> None:
-            nonlocal due
+            nonlocal due, unsaved
             started = time.monotonic()
             store.save(run.state())
-            ended = time.monotonic()
+            ended, unsaved = time.monotonic(), False
             due = ended + max(seconds, (ended - started) / MAX_SHARE)
 
         def stop_if_asked() -> None:
@@ -118,6 +118,8 @@ def checkpointed(
                 )
 
         def after_step() -> None:
+            nonlocal unsaved
+            unsaved = True
             if run.can_be_saved and (asked() is not None or time.monotonic() >= due):
                 save()
                 stop_if_asked()
@@ -127,7 +129,8 @@ def checkpointed(
         else:
             run.load_state(state)
         yield after_step
-        save()
+        if unsaved:
+            save()
         stop_if_asked()
 
 
@@ -226,7 +229,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:48]} ... {text[-48:]}"
 
 
-def packed(tree: Mapping[str, Any]) -> bytes:
+def packed(tree: Mapping[str, Any]) -> bytearray:
     """A tree of dictionaries, lists, tensors and plain values as the bytes of a file.
 
     Example:
@@ -246,22 +249,24 @@ def packed(tree: Mapping[str, Any]) -> bytes:
         return {_TENSOR: names[id(value)]}
 
     text = json.dumps(tree, default=leaf)
-    data = safetensors.torch.save(tensors, {"sha256": _NO_DIGEST.decode(), "tree": text})
+    data = bytearray(safetensors.torch.save(tensors, {"sha256": _NO_DIGEST.decode(), "tree": text}))
     found = _DIGEST.search(data, 0, _header_end(data))
     assert found is not None
-    return b"".join((data[: found.start(1)], _digest(data), data[found.end(1) :]))
+    data[slice(*found.span(1))] = _digest(data)
+    return data
 
 
-def unpacked(data: bytes) -> dict[str, Any]:
+def unpacked(data: bytes | bytearray) -> dict[str, Any]:
     """The tree of which `packed` made these bytes; anything else is a `ModelFormatError`."""
     found = _DIGEST.search(data, 0, _header_end(data))
     if found is None:
         raise ModelFormatError("It is not a checkpoint of selfcal, or its beginning is damaged.")
-    if found[1] != _digest(data[: found.start(1)], _NO_DIGEST, data[found.end(1) :]):
+    view = memoryview(data)
+    if found[1] != _digest(view[: found.start(1)], _NO_DIGEST, view[found.end(1) :]):
         raise ModelFormatError("It is damaged: its content does not match its SHA-256.")
     try:
         header = json.loads(data[8 : _header_end(data)])
-        tensors = safetensors.torch.load(data)
+        tensors = safetensors.torch.load(bytes(data))
         tree = json.loads(
             header["__metadata__"]["tree"],
             object_hook=lambda node: tensors[node[_TENSOR]] if set(node) == {_TENSOR} else node,
@@ -273,11 +278,11 @@ def unpacked(data: bytes) -> dict[str, Any]:
     return tree
 
 
-def _header_end(data: bytes) -> int:
+def _header_end(data: bytes | bytearray) -> int:
     return min(8 + int.from_bytes(data[:8], "little"), len(data))
 
 
-def _digest(*parts: bytes) -> bytes:
+def _digest(*parts: bytes | bytearray | memoryview) -> bytes:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
