@@ -103,7 +103,7 @@ def main() -> None:
             f"| {name} | {best['without']:.1f} | {row['ratio']:.3f} x | {size / 1e6:.1f} | "
             f"{seconds / INTERVAL:.2%} |"
         )
-        print(lines[-1])
+        print(lines[-1], flush=True)
     write_json(options.json, rows)
     write_section(options.results, "What checkpoints cost", "\n".join(lines))
 

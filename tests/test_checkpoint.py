@@ -153,6 +153,11 @@ def test_a_finished_run_is_not_run_again(tmp_path):
     assert sorted(tmp_path.iterdir()) == files
 
 
+def test_numpy_numbers_are_the_same_settings(tmp_path):
+    first = run("standard", tmp_path)
+    assert digest(run("standard", tmp_path, max_steps=np.int64(60), seed=np.int64(0))) == digest(first)
+
+
 def test_frozen_parameters_and_the_callers_random_stream(tmp_path):
     def frozen():
         module = network()

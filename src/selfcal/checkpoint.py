@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from selfcal import __version__
-from selfcal._checks import in_range
+from selfcal._checks import in_range, plain
 from selfcal._files import locked, remove_leftovers, write_atomically
 from selfcal._random import streams_restored
 from selfcal._signals import stop_requests
@@ -65,7 +65,7 @@ def identity(
     """What must be the same for a checkpoint to go on: ``exactly``, or only for the very same bits (``bits``)."""
     module, device = step.problem.module, step.device
     with streams_restored(device):
-        prints = {f"{name} data": part and fingerprint(part) for name, part in data.items()}
+        prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
     exactly = {
         "recipe": _ADDRESS.sub("", repr(step.recipe)),
         "optimizer": _ADDRESS.sub("", repr(step.optimizer)),
@@ -144,7 +144,7 @@ class Generations:
 
     def __init__(self, folder: Path, identity: Mapping[str, Mapping[str, object]]) -> None:
         self.folder = folder
-        self._identity = json.loads(json.dumps(identity))
+        self._identity = json.loads(json.dumps(identity, default=plain))
         self._sound: list[Path] = []
         remove_leftovers(folder)
         self._number = max((int(path.stem[-8:]) for path in self.files()), default=0)
