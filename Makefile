@@ -5,7 +5,7 @@ READY := .venv/.ready
 PARITY := .venv/.parity
 export MPLBACKEND := Agg
 
-.PHONY: help install demo test test-parity test-faults lint bench docs clean
+.PHONY: help install demo test test-parity lint bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -29,15 +29,16 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+.PHONY: test-faults
+test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
+
 $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
 test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
-
-test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
 
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md

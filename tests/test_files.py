@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from selfcal._files import locked, remove_leftovers, write_atomically
+from selfcal._files import remove_leftovers, write_atomically
 from selfcal.errors import OutputError
 
 
@@ -41,18 +41,6 @@ def test_what_dead_writers_left_is_removed(tmp_path):
         (tmp_path / name).write_text("half")
     remove_leftovers(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", "mine.tmp"]
-
-
-def test_a_lock_ends_with_its_block(tmp_path):
-    taken = "import sys; from selfcal._files import locked\nwith locked(sys.argv[1]): print('in')"
-
-    def other():
-        command = [sys.executable, "-c", taken, str(tmp_path)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    with locked(tmp_path):
-        assert f"is in use by process {os.getpid()}. Wait for it to end" in other().stderr
-    assert other().stdout == "in\n"
 
 
 def test_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):

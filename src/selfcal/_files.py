@@ -1,13 +1,13 @@
-"""Files that appear whole or not at all, and folders that belong to one process at a time."""
+"""Files that appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
-from selfcal.errors import ConfigError, OutputError
+from selfcal.errors import OutputError
 
 
 def write_atomically(
@@ -15,7 +15,7 @@ def write_atomically(
 ) -> Path:
     """Write a file through a temporary neighbour, so that a reader never sees half of it.
 
-    It lasts: when this returns, the file and its name are on the disk.
+    When this returns, the file and its name are on the disk to stay.
     """
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
@@ -23,21 +23,15 @@ def write_atomically(
     try:
         if make_folder:
             target.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(temporary, data)
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        _flush_folder(target.parent)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if not isinstance(error, OSError):
-            raise
-        raise OutputError(
-            f"Could not write {target} ({len(data):,} bytes): {error.strerror or error}. "
-            "Check that the folder can be written to and has room."
-        ) from error
+        if isinstance(error, OSError):
+            _explain(target, len(data), error)
+        raise
     return target
 
 
@@ -47,55 +41,25 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as name, locked(name) as folder:
-        ...     [path.name for path in folder.iterdir()]
-        ['.lock']
-    """
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / ".lock", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise OutputError(
-            f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
-        ) from error
-    try:
-        if not _acquired(lock):
-            raise ConfigError(
-                f"The folder {place} is in use by process {os.read(lock, 20).decode() or '(unknown)'}. "
-                "Wait for it to end, or choose another folder."
-            )
-        with suppress(OSError):  # only for the message above
-            os.truncate(lock, 0)
-            os.write(lock, str(os.getpid()).encode())
-        yield place
-    finally:
-        os.close(lock)
+def _write(path: Path, data: bytes | bytearray) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
-def _acquired(descriptor: int) -> bool:
-    """Lock a file for this process alone, if nobody else has it; forked workers do not inherit the lock."""
-    if os.name != "posix":
-        return True
-    import fcntl
-
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
+def _flush_folder(path: Path) -> None:
+    """Make sure that the names in a folder are on the disk, as far as the system lets one ask for it."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            os.fsync(handle)
         finally:
-            os.close(descriptor)
+            os.close(handle)
+
+
+def _explain(target: Path, size: int, error: OSError) -> NoReturn:
+    raise OutputError(
+        f"Could not write {target} ({size:,} bytes): {error.strerror or error}. "
+        "Check that the folder can be written to and has room."
+    ) from error

@@ -26,7 +26,8 @@ from torch import Tensor
 
 from selfcal import __version__
 from selfcal._checks import in_range, plain
-from selfcal._files import locked, remove_leftovers, write_atomically
+from selfcal._files import remove_leftovers, write_atomically
+from selfcal._locks import locked
 from selfcal._random import streams_restored
 from selfcal._signals import stop_requests
 from selfcal.batches import Batches, fingerprint
