@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from selfcal._files import previous, write_atomically, write_folder_atomically
+from selfcal._files import previous, remove_leftovers, write_atomically, write_folder_atomically
 from selfcal.errors import OutputError
 
 OLD, NEW = {"a": b"old", "b": b"old"}, {"a": b"new", "c": b"new" * 3000}
@@ -20,6 +20,29 @@ def test_folder_that_is_a_file(tmp_path):
     (tmp_path / "taken").write_text("here")
     with pytest.raises(OutputError, match=r"Could not write .*taken/b\.txt \(5 bytes\)"):
         write_atomically(tmp_path / "taken" / "b.txt", "hello")
+
+
+def test_folder_is_only_made_if_wanted(tmp_path):
+    with pytest.raises(OutputError, match="No such file or directory"):
+        write_atomically(tmp_path / "gone" / "a.txt", "a", make_folder=False)
+    assert not (tmp_path / "gone").exists()
+
+
+def test_interrupted_write_leaves_nothing_behind(tmp_path, monkeypatch):
+    def interrupt(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a.txt", "a")
+    assert os.listdir(tmp_path) == []
+
+
+def test_what_dead_writers_left_is_removed(tmp_path):
+    for name in (".a.txt.123.tmp", "mine.tmp", ".hidden"):
+        (tmp_path / name).write_text("half")
+    remove_leftovers(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "mine.tmp"]
 
 
 LITTLE_ROOM = """

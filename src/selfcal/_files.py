@@ -1,21 +1,23 @@
-"""Files and folders that appear whole or not at all, and folders that belong to one process at a time."""
+"""Files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from selfcal.errors import ConfigError, OutputError
+from selfcal.errors import OutputError
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str, *, make_folder: bool = True) -> Path:
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes | bytearray | str, *, make_folder: bool = True
+) -> Path:
     """Write a file through a temporary neighbour, so that a reader never sees half of it.
 
-    It lasts: when this returns, the file and its name are on the disk.
+    When this returns, the file and its name are on the disk to stay.
     """
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
@@ -29,9 +31,9 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str, *, make
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if not isinstance(error, OSError):
-            raise
-        _explain(target, len(data), error)
+        if isinstance(error, OSError):
+            _explain(target, len(data), error)
+        raise
     return target
 
 
@@ -83,52 +85,7 @@ def remove_leftovers(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as name, locked(name) as folder:
-        ...     [path.name for path in folder.iterdir()]
-        ['.lock']
-    """
-    place = Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / ".lock", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise OutputError(
-            f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
-        ) from error
-    try:
-        if not _acquired(lock):
-            raise ConfigError(
-                f"The folder {place} is in use by process {os.read(lock, 20).decode() or '(unknown)'}. "
-                "Wait for it to end, or choose another folder."
-            )
-        with suppress(OSError):  # only for the message above
-            os.truncate(lock, 0)
-            os.write(lock, str(os.getpid()).encode())
-        yield place
-    finally:
-        os.close(lock)
-
-
-def _acquired(descriptor: int) -> bool:
-    """Lock a file for this process alone, if nobody else has it; forked workers do not inherit the lock."""
-    if os.name != "posix":
-        return True
-    import fcntl
-
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: bytes | bytearray) -> None:
     with open(path, "wb") as file:
         file.write(data)
         file.flush()

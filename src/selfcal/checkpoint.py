@@ -25,12 +25,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from selfcal import __version__
-from selfcal._checks import in_range
-from selfcal._files import locked, remove_leftovers, write_atomically
+from selfcal._checks import in_range, plain
+from selfcal._files import remove_leftovers, write_atomically
+from selfcal._locks import locked
 from selfcal._random import streams_restored
 from selfcal._signals import stop_requests
 from selfcal.batches import Batches, fingerprint
-from selfcal.errors import CheckpointError, Interrupted, RecoveryWarning
+from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
 from selfcal.step import BilevelStep
 
 FORMAT = 1
@@ -65,7 +66,7 @@ def identity(
     """What must be the same for a checkpoint to go on: ``exactly``, or only for the very same bits (``bits``)."""
     module, device = step.problem.module, step.device
     with streams_restored(device):
-        prints = {f"{name} data": part and fingerprint(part) for name, part in data.items()}
+        prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
     exactly = {
         "recipe": _ADDRESS.sub("", repr(step.recipe)),
         "optimizer": _ADDRESS.sub("", repr(step.optimizer)),
@@ -99,13 +100,13 @@ def checkpointed(
     with locked(path) as folder, stop_requests() as asked:
         store = Generations(folder, identify())
         state = store.newest()
-        due = time.monotonic() + seconds
+        due, unsaved = time.monotonic() + seconds, False
 
         def save() -> None:
-            nonlocal due
+            nonlocal due, unsaved
             started = time.monotonic()
             store.save(run.state())
-            ended = time.monotonic()
+            ended, unsaved = time.monotonic(), False
             due = ended + max(seconds, (ended - started) / MAX_SHARE)
 
         def stop_if_asked() -> None:
@@ -118,6 +119,8 @@ def checkpointed(
                 )
 
         def after_step() -> None:
+            nonlocal unsaved
+            unsaved = True
             if run.can_be_saved and (asked() is not None or time.monotonic() >= due):
                 save()
                 stop_if_asked()
@@ -127,7 +130,8 @@ def checkpointed(
         else:
             run.load_state(state)
         yield after_step
-        save()
+        if unsaved:
+            save()
         stop_if_asked()
 
 
@@ -141,7 +145,7 @@ class Generations:
 
     def __init__(self, folder: Path, identity: Mapping[str, Mapping[str, object]]) -> None:
         self.folder = folder
-        self._identity = json.loads(json.dumps(identity))
+        self._identity = json.loads(json.dumps(identity, default=plain))
         self._sound: list[Path] = []
         remove_leftovers(folder)
         self._number = max((int(path.stem[-8:]) for path in self.files()), default=0)
@@ -168,11 +172,12 @@ class Generations:
         damaged: list[str] = []
         for path in self.files():
             try:
-                tree = unpacked(path.read_bytes())
-            except (CheckpointError, OSError) as error:
+                state = self._checked(path, unpacked(path.read_bytes()))
+            except CheckpointError:
+                raise
+            except (ModelFormatError, OSError) as error:
                 damaged.append(f"{path} cannot be used: {error}")
                 continue
-            self._check(path, tree)
             self._sound.append(path)
             if damaged:
                 warnings.warn(
@@ -180,7 +185,6 @@ class Generations:
                     RecoveryWarning,
                     stacklevel=2,
                 )
-            state: dict[str, Any] = tree["state"]
             return state
         if damaged:
             raise CheckpointError(
@@ -188,21 +192,24 @@ class Generations:
             )
         return None
 
-    def _check(self, path: Path, tree: Mapping[str, Any]) -> None:
-        """Refuse what another run has saved, naming what differs."""
-        if tree["format"] != FORMAT:
+    def _checked(self, path: Path, tree: dict[str, Any]) -> dict[str, Any]:
+        """The state, if this run has saved it; otherwise an error that names what differs."""
+        if tree.get("format") != FORMAT:
             raise CheckpointError(
-                f"{path} has format {tree['format']}; this version of selfcal reads format {FORMAT}. Go on with the "
-                "version that wrote it, or remove the folder to start anew."
+                f"{path} has format {tree.get('format')}; this version of selfcal reads format {FORMAT}. Go on with "
+                "the version that wrote it, or remove the folder to start anew."
             )
-        theirs, ours = tree["identity"], self._identity
-        changed = _differences(theirs["exactly"], ours["exactly"])
+        try:
+            state, exactly, bits = tree["state"], tree["identity"]["exactly"], tree["identity"]["bits"]
+            changed = _differences(exactly, self._identity["exactly"])
+            inexact = _differences(bits, self._identity["bits"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelFormatError("It is not the checkpoint of a training run.") from error
         if changed:
             raise CheckpointError(
                 f"{path} belongs to another run: {'; '.join(changed)}. Start with what it was started with, or give "
                 "another folder."
             )
-        inexact = _differences(theirs["bits"], ours["bits"])
         if inexact:
             warnings.warn(
                 f"{path} was saved with other settings: {'; '.join(inexact)}. Training goes on, but its last bits "
@@ -210,6 +217,7 @@ class Generations:
                 RecoveryWarning,
                 stacklevel=2,
             )
+        return dict(state)
 
 
 def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
@@ -222,7 +230,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:48]} ... {text[-48:]}"
 
 
-def packed(tree: Mapping[str, Any]) -> bytes:
+def packed(tree: Mapping[str, Any]) -> bytearray:
     """A tree of dictionaries, lists, tensors and plain values as the bytes of a file.
 
     Example:
@@ -242,36 +250,40 @@ def packed(tree: Mapping[str, Any]) -> bytes:
         return {_TENSOR: names[id(value)]}
 
     text = json.dumps(tree, default=leaf)
-    data = safetensors.torch.save(tensors, {"sha256": _NO_DIGEST.decode(), "tree": text})
+    data = bytearray(safetensors.torch.save(tensors, {"sha256": _NO_DIGEST.decode(), "tree": text}))
     found = _DIGEST.search(data, 0, _header_end(data))
     assert found is not None
-    return b"".join((data[: found.start(1)], _digest(data), data[found.end(1) :]))
+    data[slice(*found.span(1))] = _digest(data)
+    return data
 
 
-def unpacked(data: bytes) -> dict[str, Any]:
-    """The tree of which `packed` made these bytes; anything else is a `CheckpointError`."""
+def unpacked(data: bytes | bytearray) -> dict[str, Any]:
+    """The tree of which `packed` made these bytes; anything else is a `ModelFormatError`."""
     found = _DIGEST.search(data, 0, _header_end(data))
     if found is None:
-        raise CheckpointError("It is not a checkpoint of selfcal, or its beginning is damaged.")
-    if found[1] != _digest(data[: found.start(1)], _NO_DIGEST, data[found.end(1) :]):
-        raise CheckpointError("It is damaged: its content does not match its SHA-256.")
+        raise ModelFormatError("It is not a checkpoint of selfcal, or its beginning is damaged.")
+    view = memoryview(data)
+    if found[1] != _digest(view[: found.start(1)], _NO_DIGEST, view[found.end(1) :]):
+        raise ModelFormatError("It is damaged: its content does not match its SHA-256.")
     try:
         header = json.loads(data[8 : _header_end(data)])
-        tensors = safetensors.torch.load(data)
-        tree: dict[str, Any] = json.loads(
+        tensors = safetensors.torch.load(bytes(data))
+        tree = json.loads(
             header["__metadata__"]["tree"],
             object_hook=lambda node: tensors[node[_TENSOR]] if set(node) == {_TENSOR} else node,
         )
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"It is not a checkpoint of selfcal: {error}.") from error
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFormatError(f"It is not a checkpoint of selfcal: {error}.") from error
+    if not isinstance(tree, dict):
+        raise ModelFormatError(f"It is not a checkpoint of selfcal but holds a {type(tree).__name__}.")
     return tree
 
 
-def _header_end(data: bytes) -> int:
+def _header_end(data: bytes | bytearray) -> int:
     return min(8 + int.from_bytes(data[:8], "little"), len(data))
 
 
-def _digest(*parts: bytes) -> bytes:
+def _digest(*parts: bytes | bytearray | memoryview) -> bytes:
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)

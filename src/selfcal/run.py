@@ -92,8 +92,9 @@ class Run:
 
     def state(self) -> dict[str, Any]:
         """All of it as tensors and plain values, by name."""
+        stands_there = self._good["step"]["count"] == self.step.count
         return {
-            "now": self._position(),
+            "now": self._good if stands_there else self._position(),
             "good": self._good,
             "history": self.recorder.state(),
             "status": self.status,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import warnings
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-import skops.io  # type: ignore[import-untyped]
 from scipy.special import softmax
 
-from selfcal import _checks
+from selfcal import _checks, _skops
 from selfcal._checks import Float, Int
 from selfcal.classifier import SelfCalibratedClassifier
 from selfcal.columns import Schema
@@ -37,9 +34,6 @@ from selfcal.target import Target, duplicate_groups, leaks, read_target
 FEWEST_ROWS = 20
 HELD_OUT = 0.2
 """The share of rows on which a model is judged, and which no part of it has seen."""
-
-MOST_UNPACKED = 2**30
-"""Bytes that the stored preprocessor may have once it is unpacked."""
 
 _PREPROCESSOR, _REPORT, _CARD = "preprocessor.skops", "report.html", "model_card.md"
 
@@ -174,7 +168,7 @@ class TableModel:
             "wrong": self.held_out_wrong,
         }
         extras = {
-            _PREPROCESSOR: skops.io.dumps(stored),
+            _PREPROCESSOR: _skops.dump(stored),
             _REPORT: render(self.numbers).encode(),
             _CARD: model_card(self.numbers).encode(),
         }
@@ -196,8 +190,7 @@ class TableModel:
                 "it from Python, with SelfCalibratedClassifier.load."
             )
         try:
-            _check_unpacked_size(data)
-            stored = skops.io.loads(data, trusted=[])
+            stored = _skops.load(data)
             table = json.loads(stored["table"])
             self = cls()
             self.classifier = classifier
@@ -311,13 +304,6 @@ def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
         shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
         notes.append(f"Classes with too few rows to be judged; their calibration is not estimable: {shown}.")
     return notes
-
-
-def _check_unpacked_size(data: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    if size > MOST_UNPACKED:
-        raise ModelFormatError(f"it would take {size:,} bytes once unpacked")
 
 
 class _HeldOut:

@@ -7,7 +7,7 @@ import pytest
 import skops.io
 
 from selfcal import errors
-from selfcal._files import locked
+from selfcal._locks import locked
 from selfcal.commands import fit as fit_module
 from selfcal.run import Run
 from selfcal.storage import describe, read_extra
@@ -125,7 +125,7 @@ def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, monk
 
 def test_two_trainings_for_one_folder(shelf, tmp_path, monkeypatch):
     folder = tmp_path / "m"
-    monkeypatch.setattr("selfcal._files._acquired", lambda _: False)
+    monkeypatch.setattr("selfcal._locks._acquired", lambda _: False)
     with pytest.raises(errors.ConfigError), locked(fit_module.unfinished(folder)):
         pass
     result = run("fit", shelf / "people.csv", "--target", "kind", "--out", folder, *QUICK)

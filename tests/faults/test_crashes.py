@@ -48,9 +48,9 @@ def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_pat
 
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("recipe", QUICK)
-@pytest.mark.parametrize("number", [1, 2, 4])
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8])
 def test_killed_at_every_point(recipe, number, nursery, undisturbed, tmp_path):
-    """With the two below, 2 x (3 x 6 + 12) = 60 kills."""
+    """With those below, 2 x (5 x 6 + 20) = 100 kills."""
     kills = [(point, number) for point in POINTS]
     assert survive(nursery, recipe, tmp_path, kills) == undisturbed[recipe]
 
@@ -64,7 +64,7 @@ def test_killed_at_random_moments(recipe, nursery, undisturbed, tmp_path):
     assert nursery.wait()[0] == 0
     whole = time.monotonic() - started
     killed = 0
-    while killed < 12:
+    while killed < 20:
         pid = nursery.start(recipe, tmp_path / "killed")
         time.sleep(moments.uniform(0, whole / 8))
         os.kill(pid, signal.SIGKILL)

@@ -81,7 +81,7 @@ def fit(
 
       selfcal fit patients.csv --target diagnosis --resume
     """
-    from selfcal._files import locked
+    from selfcal._locks import locked
     from selfcal.recipes import named
     from selfcal.table_model import TableModel
     from selfcal.tables import read_table
