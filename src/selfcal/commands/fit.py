@@ -23,7 +23,7 @@ from selfcal.commands._shared import (
     schema_text,
     stem,
 )
-from selfcal.errors import ConfigError, Interrupted
+from selfcal.errors import ConfigError, DataError, Interrupted, TrainingError
 
 if TYPE_CHECKING:
     from selfcal.table_model import TableModel
@@ -130,8 +130,9 @@ def fit(
             f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",
         )
         raise
-    except BaseException:
-        if fresh and not checkpoint.exists():
+    except BaseException as error:
+        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+        if fresh and (hopeless or not checkpoint.exists()):
             shutil.rmtree(training, ignore_errors=True)
         raise
     shutil.rmtree(training, ignore_errors=True)
