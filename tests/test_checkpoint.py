@@ -155,7 +155,7 @@ def test_a_finished_run_is_not_run_again(tmp_path):
 
 def test_numpy_numbers_are_the_same_settings(tmp_path):
     first = run("standard", tmp_path)
-    assert digest(run("standard", tmp_path, max_steps=np.int64(60), seed=np.int64(0))) == digest(first)
+    assert digest(run("standard", tmp_path, max_steps=np.int64(60), patience=None)) == digest(first)
 
 
 def test_frozen_parameters_and_the_callers_random_stream(tmp_path):

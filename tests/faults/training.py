@@ -132,6 +132,9 @@ def watcher(case, log):
         os.write(log, f"{stepper.count}\n".encode())
         if stepper.count == case.get("step"):
             time.sleep(case.get("sleep", 0))
+            handler = signal.getsignal(signal.SIGTERM)
+            while case.get("until_asked") and signal.getsignal(signal.SIGTERM) == handler:
+                time.sleep(0.01)
             if case.get("max_bytes"):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (case["max_bytes"], case["max_bytes"]))
             if case.get("remove"):
