@@ -108,6 +108,11 @@ def calibrate(
         shown = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
     say(f"After and before, {mended.gain}", err=out == "-")
+    if mended.gain.difference.high >= 0:
+        say(
+            "This calibrator does not help here: keep the predictions as they are, or try another.",
+            err=out == "-",
+        )
     if out != "-":
         say(f"{rows:,} rows: {out}")
 
