@@ -29,6 +29,10 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+.PHONY: test-faults
+test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
+
 $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
@@ -44,6 +48,7 @@ bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md 
 	$(BIN)/python -m benchmarks.hypergradient_quality --jobs 2 --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.convolution --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

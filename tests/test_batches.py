@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from selfcal import TensorBatches
+from selfcal import ImageBatches, TensorBatches
 from selfcal._types import Batch
-from selfcal.batches import as_batch, as_batches, endless
+from selfcal.batches import Endless, as_batch, as_batches, fingerprint
 from selfcal.errors import ConfigError, DataError
 
 X, Y = torch.arange(10.0)[:, None], torch.arange(10) % 3
@@ -65,8 +65,52 @@ def test_loader_keeps_its_own_collate():
 
 
 def test_endless_goes_on():
-    stream = endless(TensorBatches(X, Y, batch_size=6))
+    stream = Endless(TensorBatches(X, Y, batch_size=6))
     assert [len(next(stream).y) for _ in range(5)] == [5, 5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("taken", range(8))
+def test_endless_goes_on_from_any_place(taken):
+    data = TensorBatches(X, Y, batch_size=4)
+    stream = Endless(data)
+    for _ in range(taken):
+        next(stream)
+    again = Endless(data)
+    again.load_state(stream.state())
+    for _ in range(4):
+        assert torch.equal(next(again).index, next(stream).index)
+
+
+def test_fingerprints_tell_data_and_order_apart():
+    def images(**settings):
+        pixels = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
+        return ImageBatches(pixels, Y, **{"batch_size": 4, "mean": (0.0,), "std": (1.0,), **settings})
+
+    def loader(**settings):
+        return as_batches(DataLoader(TensorDataset(X, Y), **{"batch_size": 4, **settings}))
+
+    changed = X.clone()
+    changed[9] += 1
+    different = [
+        TensorBatches(X, Y),
+        TensorBatches(X, Y, batch_size=4),
+        TensorBatches(X, Y, seed=1),
+        TensorBatches(changed, Y),
+        TensorBatches(X.double(), Y),
+        TensorBatches(X[:, 0], Y),
+        TensorBatches(X, Y.flip(0)),
+        TensorBatches(X, Y, X[:, 0]),
+        images(),
+        images(seed=1),
+        images(augment=True),
+        images(shuffle=False),
+        images(std=(2.0,)),
+        loader(),
+        loader(batch_size=5),
+    ]
+    assert len({fingerprint(data) for data in different}) == len(different)
+    assert fingerprint(TensorBatches(X.clone(), Y.clone())) == fingerprint(different[0])
+    assert fingerprint(images()) == fingerprint(images())
 
 
 def test_loader_weights_are_kept():
@@ -87,7 +131,7 @@ def test_loader_settings_are_kept():
 def test_a_loader_without_batches_is_an_error_and_not_an_endless_loop():
     loader = DataLoader(TensorDataset(X, Y), batch_size=128, drop_last=True)
     with pytest.raises(DataError, match="gave no batch"):
-        next(endless(as_batches(loader)))
+        next(Endless(as_batches(loader)))
 
 
 def test_a_third_part_is_always_the_weight():

@@ -11,7 +11,7 @@ from torch import nn
 from selfcal import CalibratedModel, Predictions, SelfCalibratedClassifier, metrics, models
 from selfcal.calibrators import IsotonicConfidence, TemperatureScaling
 from selfcal.datasets import Blobs
-from selfcal.errors import ConfigError, DataError
+from selfcal.errors import ConfigError, DataError, ModelFormatError
 
 NAMES = np.array(["ant", "bee", "cat", "dog", "eel"])
 
@@ -173,3 +173,21 @@ def test_wrong_data_is_told(data):
     next(broken.parameters()).data.fill_(float("nan"))
     with pytest.raises(DataError, match="The module's output must be finite; row 0"):
         CalibratedModel(broken).fit(X, np.zeros(len(y), dtype=int))
+
+
+@pytest.mark.parametrize("estimator", ["forest", "module"])
+def test_the_calibrator_is_stored_and_the_model_stays_with_its_owner(data, tmp_path, estimator):
+    X, y = data["cal"]
+    model = overfitted().fit(*data["train"]) if estimator == "forest" else models.mlp(2, 5)
+    classes = None if estimator == "forest" else NAMES
+    y = y if estimator == "forest" else NAMES[codes_of(model, X)]
+    fitted = CalibratedModel(model, IsotonicConfidence(), classes=classes).fit(X, y)
+    folder = fitted.save(tmp_path / "model", metrics={"rows": len(X)})
+    again = CalibratedModel.load(folder, model)
+    for method in ("predict", "predict_proba", "confidence"):
+        np.testing.assert_array_equal(getattr(again, method)(X), getattr(fitted, method)(X), strict=True)
+    np.testing.assert_array_equal(clone(again).fit(X, y).predict_proba(X), fitted.predict_proba(X))
+    with pytest.raises(ConfigError, match="estimator must have the classes"):
+        CalibratedModel.load(folder, LogisticRegression().fit(X, np.arange(len(X)) % 3))
+    with pytest.raises(ModelFormatError, match="must hold a SelfCalibratedClassifier; it holds 'Calibrator'"):
+        SelfCalibratedClassifier.load(folder)

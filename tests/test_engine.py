@@ -11,12 +11,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import Batch, BilevelStep, Recipe, TensorBatches, hypergradients, recipes, train
 from selfcal.calibrators import IsotonicConfidence
 from selfcal.datasets import Blobs
-from selfcal.engine import MAX_SKIPPED_IN_A_ROW, selection_loss
+from selfcal.engine import selection_loss
 from selfcal.errors import ConfigError, DataError, TrainingError
 from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
 from selfcal.interfaces import Hypergradient
 from selfcal.models import mlp
 from selfcal.optimizers import SGD, Adam
+from selfcal.step import MAX_SKIPPED_IN_A_ROW
 
 
 def blobs(n, seed):

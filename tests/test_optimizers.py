@@ -1,5 +1,7 @@
 """Every rule equals its torch.optim namesake step for step, and can be differentiated anywhere."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -98,6 +100,20 @@ def test_update_leaves_its_inputs_alone():
         state = rule.init(theta)
         rule.update(theta, grad, state, 1)
         assert all(bool((t == v).all()) for t, v in zip((theta, grad, *state), (1, 1, 0, 0), strict=False))
+
+
+@pytest.mark.parametrize(
+    "rule", [SGD(0.2, momentum=0.9), NormalizedSGD(0.2), Adam(0.2), AdamW(0.2)], ids=repr
+)
+@pytest.mark.parametrize("decays", [False, True])
+def test_half_the_step_size_is_half_the_first_step(rule, decays):
+    rate = StepDecay(0.2, after=(5,)) if decays else 0.2
+    theta, grad = torch.tensor([0.0, 0.0]), torch.tensor([3.0, -1.0])
+    rule = dataclasses.replace(rule, lr=rate)
+    half = rule.slowed(0.5)
+    assert type(half) is type(rule)
+    whole, halved = (r.update(theta, grad, r.init(theta), 1)[0] for r in (rule, half))
+    torch.testing.assert_close(halved, whole / 2)
 
 
 def test_normalized_sgd_moves_the_average_coordinate_by_lr():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         calibrators,
         datasets,
         errors,
+        export,
         hypergradients,
         losses,
         metrics,
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
         plots,
         recipes,
         reject,
+        storage,
         transforms,
     )
     from selfcal._types import Batch, Output
     from selfcal.batches import TensorBatches
     from selfcal.calibrated_model import CalibratedModel
     from selfcal.classifier import SelfCalibratedClassifier
-    from selfcal.engine import BilevelStep, TrainingResult, train
+    from selfcal.engine import TrainingResult, train
     from selfcal.history import History
     from selfcal.image_batches import ImageBatches
     from selfcal.interfaces import Recipe
@@ -37,12 +39,13 @@ if TYPE_CHECKING:
     from selfcal.problem import BilevelProblem
     from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
+    from selfcal.step import BilevelStep
 
 _HOME = {
     "ABSTAIN": "reject",
     "Batch": "_types",
     "BilevelProblem": "problem",
-    "BilevelStep": "engine",
+    "BilevelStep": "step",
     "CalibratedModel": "calibrated_model",
     "History": "history",
     "ImageBatches": "image_batches",
@@ -75,6 +78,7 @@ __all__ = [
     "calibrators",
     "datasets",
     "errors",
+    "export",
     "hypergradients",
     "losses",
     "metrics",
@@ -86,6 +90,7 @@ __all__ = [
     "recipes",
     "reject",
     "report",
+    "storage",
     "train",
     "transforms",
 ]

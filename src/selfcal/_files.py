@@ -1,31 +1,124 @@
-"""Files that appear whole or not at all."""
+"""Files and folders that appear whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from selfcal.errors import OutputError
 
 
-def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
-    """Write a file through a temporary neighbour, so that a reader never sees half of it."""
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes | bytearray | str, *, make_folder: bool = True
+) -> Path:
+    """Write a file through a temporary neighbour, so that a reader never sees half of it.
+
+    When this returns, the file and its name are on the disk to stay.
+    """
     target = Path(path)
     data = content.encode() if isinstance(content, str) else content
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        if make_folder:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        _write(temporary, data)
         os.replace(temporary, target)
-    except OSError as error:
+        _flush_folder(target.parent)
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        raise OutputError(
-            f"Could not write {target} ({len(data):,} bytes): {error.strerror or error}. "
-            "Check that the folder can be written to and has room."
-        ) from error
+        if isinstance(error, OSError):
+            _explain(target, len(data), error)
+        raise
     return target
+
+
+def write_folder_atomically(
+    path: str | os.PathLike[str], files: Mapping[str, bytes], *, replaces: Collection[str] = ()
+) -> Path:
+    """Write a folder of files through a temporary neighbour; what had its place goes only when it is whole.
+
+    No file system swaps two folders in one step that Python could ask for: for a moment there is none. Whoever reads
+    must then look at `previous`. A folder that holds anything but files of these names, or of those in `replaces`,
+    is left alone.
+    """
+    target = Path(os.path.realpath(path))
+    new, old = target.with_name(f".{target.name}.new"), previous(target)
+    try:
+        check_folder(target, {*files, *replaces})
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir()
+        for name, data in files.items():
+            _write(new / name, data)
+        _flush_folder(new)
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(target, old)
+        os.rename(new, target)
+        _flush_folder(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if old.exists() and not target.exists():
+            with suppress(OSError):
+                os.rename(old, target)
+        if isinstance(error, OSError):
+            _explain(target, sum(map(len, files.values())), error)
+        raise
+    return target
+
+
+def previous(path: str | os.PathLike[str]) -> Path:
+    """Where the folder lies that is being replaced, should a crash fall between the two renames."""
+    target = Path(os.path.realpath(path))
+    return target.with_name(f".{target.name}.old")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of processes that died while they wrote."""
+    for path in folder.glob(".*.tmp"):
+        path.unlink(missing_ok=True)
+
+
+def _write(path: Path, data: bytes | bytearray) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    """Make sure that the names in a folder are on the disk, as far as the system lets one ask for it."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def check_folder(target: Path, names: set[str]) -> None:
+    """Refuse to replace a folder that holds files of other names than these."""
+    if not target.exists():
+        return
+    others = sorted({*os.listdir(target)} - names) if target.is_dir() else [target.name]
+    if others:
+        raise OutputError(
+            f"{target} is not replaced: it holds {others[0]!r}"
+            + (f" and {len(others) - 1} more" if len(others) > 1 else "")
+            + ", which would be lost. Give a folder that is new, empty, or holds a model and nothing else."
+        )
+
+
+def _explain(target: Path, size: int, error: OSError) -> NoReturn:
+    if isinstance(error, OutputError):
+        raise error
+    raise OutputError(
+        f"Could not write {target} ({size:,} bytes): {error.strerror or error}. "
+        "Check that the folder can be written to and has room."
+    ) from error

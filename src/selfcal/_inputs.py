@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import reprlib
 from numbers import Number
@@ -85,6 +86,16 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
             "Check that the label column is the right one."
         )
     return classes, codes.astype(np.int64)
+
+
+def fingerprint(*arrays: NDArray[Any] | None) -> str:
+    """A hash that tells one set of data from another: of types, shapes and values, in the order given."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is not None:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return digest.hexdigest()
 
 
 def counted_rows(codes: Int, weight: Float | None) -> Int:

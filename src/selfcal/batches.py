@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from selfcal._checks import positive_int, same_length
 from selfcal._types import Batch
@@ -71,6 +71,11 @@ class TensorBatches:
     def __len__(self) -> int:
         return 1 if self._batch_size is None else -(-self.n_rows // self._batch_size)
 
+    def identity(self) -> tuple[object, ...]:
+        """What decides about every pass."""
+        rows = self._rows
+        return self._batch_size, self._seed, rows.x, rows.y, rows.weight
+
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows once, in an order of their own for every pass."""
         if len(self) == 1:
@@ -126,6 +131,17 @@ class LoaderBatches:
 
     def __len__(self) -> int:
         return len(self._loader)
+
+    def identity(self) -> tuple[object, ...]:
+        """The first batch, if the loader has an order that a later process can follow."""
+        sampler = self._loader.batch_sampler
+        if type(sampler) is BatchSampler and isinstance(sampler.sampler, SequentialSampler):
+            return first_rows(self)
+        raise ConfigError(
+            "A DataLoader that shuffles draws its order from a generator of its own, so that a run with a checkpoint "
+            "could not go on exactly where it was. Give the data as tensors or as ImageBatches, whose order depends "
+            "on a seed and the number of the pass alone, or shuffle=False."
+        )
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """What the loader gives in a pass."""
@@ -198,14 +214,79 @@ def as_batch(rows: object) -> Batch:
     )
 
 
-def endless(batches: Batches) -> Iterator[Batch]:
-    """Pass after pass over the data."""
-    for number in itertools.count():
-        batch = None
-        for batch in batches.one_pass(number):
-            yield batch
+class Endless:
+    """Pass after pass over the data, from any place on.
+
+    Example:
+        >>> import torch
+        >>> data = TensorBatches(torch.arange(4.0)[:, None], torch.zeros(4, dtype=torch.long), batch_size=2)
+        >>> stream = Endless(data)
+        >>> rows = [next(stream).index.tolist() for _ in range(4)]
+        >>> again = Endless(data)
+        >>> again.load_state({"number": 1, "taken": 1})
+        >>> next(again).index.tolist() == rows[3]
+        True
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._start(0, 0)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        batch = next(self._pass, None)
         if batch is None:
-            raise DataError(
-                "A pass over the data gave no batch. A DataLoader with drop_last=True and fewer rows than a batch "
-                "does that; use a smaller batch size."
-            )
+            if not self._taken:
+                raise DataError(
+                    "A pass over the data gave no batch. A DataLoader with drop_last=True and fewer rows than a "
+                    "batch does that; use a smaller batch size."
+                )
+            self._start(self._number + 1, 0)
+            return next(self)
+        self._taken += 1
+        return batch
+
+    def state(self) -> dict[str, int]:
+        """The number of the pass, and how many of its batches were taken."""
+        return {"number": self._number, "taken": self._taken}
+
+    def load_state(self, state: dict[str, int]) -> None:
+        """Go on from a `state`."""
+        self._start(state["number"], state["taken"])
+
+    def _start(self, number: int, taken: int) -> None:
+        self._number, self._taken = number, taken
+        self._pass = iter(self._batches.one_pass(number))
+        for _ in range(taken):
+            next(self._pass)
+
+
+def fingerprint(batches: Batches) -> str:
+    """A SHA-256 that tells this data, and the order it comes in, from any other.
+
+    Batches that have no `identity` (what decides about their passes: tensors, and anything with a repr) are known
+    by their size and the first batch.
+
+    Example:
+        >>> import torch
+        >>> x, y = torch.arange(4.0)[:, None], torch.zeros(4, dtype=torch.long)
+        >>> fingerprint(TensorBatches(x, y)) == fingerprint(TensorBatches(x + 1, y))
+        False
+    """
+    digest = hashlib.sha256(f"{type(batches).__name__} {batches.n_rows} {len(batches)}".encode())
+    identity = getattr(batches, "identity", None)
+    for part in first_rows(batches) if identity is None else identity():
+        if isinstance(part, Tensor):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        else:
+            digest.update(repr(part).encode())
+    return digest.hexdigest()
+
+
+def first_rows(batches: Batches) -> tuple[object, ...]:
+    """The parts of the first batch of all."""
+    batch = next(Endless(batches))
+    return batch.x, batch.y, batch.index, batch.weight

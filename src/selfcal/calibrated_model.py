@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +22,7 @@ from selfcal.errors import ConfigError
 from selfcal.interfaces import Calibrator
 from selfcal.metrics.scores import LOG_FLOOR
 from selfcal.problem import forward_in_blocks
+from selfcal.storage import load_calibrator, save_calibrator
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):
@@ -94,6 +98,24 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         """The probability that the class chosen by `predict` is right."""
         check_is_fitted(self)
         return self.calibrator_.confidence(self.logits(X), **options)
+
+    def save(self, path: str | os.PathLike[str], *, metrics: Mapping[str, Any] | None = None) -> Path:
+        """Write the fitted calibrator and the classes into a folder; the model itself stays with its owner."""
+        check_is_fitted(self)
+        return save_calibrator(self.calibrator_, path, classes=self.classes_, metrics=metrics)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], estimator: Any) -> Self:
+        """The calibrator that `save` wrote into a folder, behind the same estimator as before."""
+        calibrator, classes = load_calibrator(path)
+        own = getattr(estimator, "classes_", None)
+        if own is not None and not np.array_equal(own, classes):
+            raise ConfigError(
+                f"estimator must have the classes {classes.tolist()} as in fit; got {own.tolist()}."
+            )
+        model = cls(estimator, clone(calibrator), classes=None if own is not None else classes)
+        model.calibrator_, model.classes_ = calibrator, classes
+        return model
 
     def logits(self, X: ArrayLike | Tensor) -> Float:
         """The model's scores before any calibration, of shape (rows, classes)."""

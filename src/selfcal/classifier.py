@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from selfcal import _checks, models, recipes
 from selfcal._checks import Float, Int
-from selfcal._inputs import cell, class_codes, counted_rows, feature_table, labels
+from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
@@ -27,6 +28,7 @@ from selfcal.interfaces import Recipe
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.problem import evaluating, forward_in_blocks
+from selfcal.storage import Storable
 
 FULL_BATCH_UP_TO = 1024
 FARTHEST = 1e18
@@ -50,7 +52,7 @@ class _Data(NamedTuple):
         )
 
 
-class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
+class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     """A neural-network classifier trained by a named method so that its confidence can be trusted.
 
     The rows are divided into three disjoint parts: for training, for the outer level or the post-hoc
@@ -72,6 +74,8 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling.
         verbose: Show a progress bar; by default only on a terminal.
+        checkpoint_dir: A folder for this fit alone, where it saves itself as it goes; the same fit with the same
+            folder goes on where an earlier one ended. It needs a whole number as `random_state`.
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.
@@ -82,6 +86,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         best_iter_: The inner step whose state was kept.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
+        data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
 
     Example:
         >>> from selfcal.datasets import Blobs
@@ -108,6 +113,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self.method = method
         self.network = network
@@ -121,6 +127,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint_dir = checkpoint_dir
 
     def fit(
         self,
@@ -174,6 +181,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
         self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
         self.calibrator_ = result.calibrator
+        self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
 
@@ -251,6 +259,11 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             _checks.positive_int("patience, if not None,", self.patience)
         if self.batch_size is not None and self.batch_size != "auto":
             _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
+        if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
+            raise ConfigError(
+                "checkpoint_dir needs a whole number as random_state, so that a fit started again is the same fit; "
+                f"got {self.random_state!r}."
+            )
         if not isinstance(self.hidden, (list, tuple, np.ndarray)):
             raise ConfigError(
                 f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
@@ -322,6 +335,7 @@ class SelfCalibratedClassifier(ClassifierMixin, BaseEstimator):
             patience=self.patience,
             seed=seed,
             progress=self.verbose,
+            checkpoint=self.checkpoint_dir,
         )
 
     def _batch_size(self, n_train: int) -> int | None:

@@ -10,6 +10,15 @@ import typer
 from typer.core import TyperGroup
 
 from selfcal import __version__
+from selfcal.commands._shared import say, warnings_as_notes
+from selfcal.commands.calibrate import calibrate
+from selfcal.commands.compare import compare, tune
+from selfcal.commands.doctor import doctor
+from selfcal.commands.evaluate import evaluate
+from selfcal.commands.fit import fit
+from selfcal.commands.inspect import inspect
+from selfcal.commands.predict import predict
+from selfcal.commands.report import report
 from selfcal.errors import SelfcalError
 
 if TYPE_CHECKING:
@@ -19,16 +28,22 @@ if TYPE_CHECKING:
 class _Commands(TyperGroup):
     """Turns our own errors into one line and an exit code; anything else is a bug and keeps its traceback."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --debug wherever it stands: who needs it has just seen an error and goes on at the end of the line."""
+        others = [word for word in args if word != "--debug"]
+        return super().parse_args(ctx, ["--debug"] * (len(others) < len(args)) + others)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with warnings_as_notes():
+                return super().invoke(ctx)
         except SelfcalError as error:
             if ctx.params.get("debug"):
                 raise
-            typer.echo(f"error: {error}", err=True)
+            say(f"error: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted", err=True)
+            say("interrupted", err=True)
             raise typer.Exit(130) from None
 
 
@@ -42,6 +57,8 @@ app = typer.Typer(
 reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
+for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, doctor):
+    app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 
 

@@ -3,180 +3,27 @@
 from __future__ import annotations
 
 import copy
-import math
-import time
+import os
 import warnings
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._checks import positive_int
-from selfcal._random import stream_states, streams_restored
-from selfcal._types import Batch, OuterParams
-from selfcal.batches import Batches, as_batch, as_batches, endless
-from selfcal.errors import ConfigError, DataError, TrainingError
-from selfcal.history import History, Recorder
-from selfcal.interfaces import Calibrator, InnerStep, OptimizerRule, Recipe, Trajectory
-from selfcal.problem import BilevelProblem, evaluating
+from selfcal._random import streams_restored
+from selfcal._types import OuterParams
+from selfcal.batches import Batches, as_batches
+from selfcal.checkpoint import checkpointed, identity
+from selfcal.errors import ConfigError, DataError, RecoveryWarning
+from selfcal.history import History
+from selfcal.interfaces import Calibrator, OptimizerRule, Recipe
+from selfcal.problem import evaluating
 from selfcal.progress import progress_bar
-
-MAX_SKIPPED_IN_A_ROW = 10
-
-
-class StepReport(NamedTuple):
-    """What one call of `BilevelStep` did."""
-
-    inner_loss: float
-    outer_loss: float | None
-    skipped: bool
-
-
-class BilevelStep:
-    """One inner step per call, and an outer step after every `recipe.inner_steps` of them.
-
-    The module's parameters are up to date after every call, and may be changed between calls. Training or
-    evaluation mode is the caller's to set. A recipe without an outer level makes this plain training.
-
-    Args:
-        module: The network; its parameters are the inner parameters.
-        optimizer: The inner optimiser, e.g. ``selfcal.optimizers.Adam(lr=1e-2)``.
-        recipe: The method, e.g. ``selfcal.recipes.bo4sc()``.
-        n_train: How many training rows there are; batches address them as ``0..n_train - 1``.
-
-    Example:
-        >>> import torch
-        >>> from selfcal import Batch, optimizers, recipes
-        >>> x, y = torch.randn(40, 2), torch.arange(40) % 2
-        >>> module = torch.nn.Linear(2, 2)
-        >>> step = BilevelStep(module, optimizers.Adam(lr=0.1), recipes.bo4sc(inner_steps=2), n_train=30)
-        >>> for _ in range(4):
-        ...     report = step(Batch(x[:30], y[:30], torch.arange(30)), (x[30:], y[30:]))
-        >>> step.outer_params["weight"].shape
-        torch.Size([30])
-    """
-
-    def __init__(self, module: nn.Module, optimizer: OptimizerRule, recipe: Recipe, *, n_train: int) -> None:
-        if not isinstance(optimizer, OptimizerRule):
-            raise ConfigError(
-                f"Expected an optimiser rule such as selfcal.optimizers.Adam(lr=1e-2); "
-                f"got {type(optimizer).__name__}. torch.optim works in place and cannot be differentiated."
-            )
-        self.problem = BilevelProblem(module, recipe)
-        self.recipe = recipe
-        self.optimizer = optimizer
-        self.count = 0
-        self._theta = self.problem.read()
-        self._state = optimizer.init(self._theta)
-        n_train = positive_int("n_train", n_train)
-        self._outer: OuterParams = {}
-        if recipe.outer_model is not None:
-            self._outer = recipe.outer_model.init(self.problem.sizes(n_train), like=self._theta)
-        rule = recipe.outer_optimizer
-        self._outer_state = {name: rule.init(value) for name, value in self._outer.items()} if rule else {}
-        self._outer_count = 0
-        self._skipped_in_a_row = 0
-        horizon = recipe.hypergradient.horizon if recipe.hypergradient else 0
-        self._records = recipe.hypergradient.records if recipe.hypergradient else None
-        self._horizon = recipe.inner_steps if horizon is None else min(horizon, recipe.inner_steps)
-        self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters lie."""
-        return self._theta.device
-
-    @property
-    def outer_params(self) -> OuterParams:
-        """The outer parameters by name."""
-        return dict(self._outer)
-
-    def hyperparameters(self, rows: object) -> dict[str, Tensor]:
-        """What the outer level now gives for these rows, such as their weights or their gamma."""
-        batch = as_batch(rows).to(self._theta)
-        return self.problem.hyperparameters(self._theta, self._outer, batch)
-
-    @property
-    def outer_due(self) -> bool:
-        """Whether the next call will take an outer step and so needs an outer batch."""
-        return self.recipe.is_bilevel and (self.count + 1) % self.recipe.inner_steps == 0
-
-    def __call__(self, train_batch: object, outer_batch: object = None) -> StepReport:
-        """Take one inner step on `train_batch`; if an outer step is due, take it on `outer_batch`."""
-        due = self.outer_due
-        if due and outer_batch is None:
-            raise ConfigError(
-                "An outer step is due and no outer batch was given. Pass one whenever step.outer_due is true."
-            )
-        if self.problem.changed_since_written():
-            self._theta = self.problem.read()
-            self._trajectory.clear()
-        batch = as_batch(train_batch).to(self._theta)
-        loss = self._inner_step(batch if self.recipe.transform is None else self.recipe.transform(batch))
-        if not due:
-            return StepReport(loss, None, skipped=False)
-        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
-        return StepReport(loss, outer_loss, skipped=not taken)
-
-    def _inner_step(self, batch: Batch) -> float:
-        remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
-        record = remaining <= self._horizon
-        random = stream_states(self._theta.device) if record else None
-        if self._trajectory:  # the last recorded step keeps the state it led to
-            self._state = tuple(s.clone() for s in self._state)
-        before = self._theta
-        if record:  # copied before the passes, whose memory is then given back whole
-            self._theta = before.clone()
-        graph = None
-        if record and self._records == "graph":
-            graph = self.problem.gradient_graph(before, self._outer, batch)
-        evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
-        self.count += 1
-        value = float(evaluation.loss)
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"The training loss became {value} at step {self.count} with {self.optimizer}. "
-                "Lower the learning rate, or look for extreme values in the features."
-            )
-        with torch.no_grad():
-            self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
-        if random is not None:
-            kept = None if self._records == "start" else evaluation
-            step = InnerStep(before, self._state, self.count, batch, random, kept, graph)
-            self._trajectory.append(step)
-        self.problem.write(self._theta)
-        return value
-
-    def _outer_step(self, batch: Batch) -> tuple[float, bool]:
-        recipe = self.recipe
-        assert recipe.hypergradient is not None
-        assert recipe.outer_optimizer is not None
-        assert recipe.outer_model is not None
-        trajectory = Trajectory(self.optimizer, self._trajectory, self._theta)
-        with self.problem.look_ahead():
-            value, grads = recipe.hypergradient(self.problem, trajectory, self._outer, batch)
-        self._trajectory.clear()
-        if not all(bool(g.isfinite().all()) for g in grads.values()):
-            self._skipped_in_a_row += 1
-            if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-                raise TrainingError(
-                    f"The hypergradient was not finite {MAX_SKIPPED_IN_A_ROW} outer steps in a row, up to step "
-                    f"{self.count}. Lower the inner learning rate, or use another hypergradient."
-                )
-            return float(value), False
-        self._skipped_in_a_row = 0
-        self._outer_count += 1
-        with torch.no_grad():
-            for name, grad in grads.items():
-                self._outer[name], self._outer_state[name] = recipe.outer_optimizer.update(
-                    self._outer[name], grad, self._outer_state[name], self._outer_count
-                )
-            self._outer = recipe.outer_model.project(self._outer)
-        return float(value), True
+from selfcal.run import RUNNING, Run
+from selfcal.step import BilevelStep, DivergenceError
 
 
 @dataclass(frozen=True)
@@ -219,11 +66,16 @@ def train(
     batch_size: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
 ) -> TrainingResult:
     """Train a network by a recipe.
 
     The three data parts must be disjoint: `train_data` for the inner level, `outer_data` for the outer level,
     `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck.
+
+    If the loss or the parameters stop being finite, training goes back to the last evaluation where all was well and
+    on with half the step size, three times at most.
 
     Args:
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
@@ -241,6 +93,10 @@ def train(
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
             results. A `DataLoader` shuffles by its own generator.
         progress: Show a progress bar; by default only on a terminal.
+        checkpoint: A folder of this run's own. The run saves itself there; the same call with the same folder goes on
+            where an earlier one ended, however it ended, and on the CPU gives the very bits it would have given
+            undisturbed. The first SIGTERM or SIGINT then ends the run after a step, saved, with `Interrupted`.
+        checkpoint_seconds: Time between two saves; longer where saving would take more than a fiftieth of it.
 
     Returns:
         The chosen network with its history.
@@ -256,7 +112,6 @@ def train(
         >>> result.n_steps, result.outer_params["weight"].shape
         (50, torch.Size([40]))
     """
-    started = time.perf_counter()
     if not isinstance(recipe, Recipe):
         raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
     if recipe.needs_outer_data and outer_data is None:
@@ -266,50 +121,54 @@ def train(
         )
     batches = as_batches(train_data, batch_size=batch_size, seed=seed)
     outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
-    outer_stream = endless(outer) if outer is not None else iter(())
     selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
     if evaluate_every is None:
         evaluate_every = max(len(batches), 10)
     positive_int("evaluate_every", evaluate_every)
+    positive_int("max_steps", max_steps)
     if patience is not None:
         positive_int("patience", patience)
-    if recipe.is_bilevel and positive_int("max_steps", max_steps) < recipe.inner_steps:
+    if recipe.is_bilevel and max_steps < recipe.inner_steps:
         warnings.warn(
             f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
             stacklevel=2,
         )
 
     step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
-    recorder = Recorder()
-    recorder.snapshot(0, step.outer_params)
-    best = _BestState(step) if selection is not None else None
-    status = "ran to the end"
-    with (
-        streams_restored(step.device, seed),
-        progress_bar("Training", positive_int("max_steps", max_steps), progress) as advance,
-    ):
-        module.train()
-        for count, batch in zip(range(1, max_steps + 1), endless(batches), strict=False):
-            report = step(batch, next(outer_stream) if step.outer_due else None)
-            recorder.inner_loss.append(report.inner_loss)
-            if report.outer_loss is not None:
-                recorder.outer.append((count, report.outer_loss))
-                recorder.skipped += report.skipped
-                recorder.snapshot(count, step.outer_params)
-            if count % evaluate_every == 0 or count == max_steps:
-                advance(count, f"loss {report.inner_loss:.4f}")
-                watch(step)
-                if selection is not None and best is not None:
-                    recorder.selection.append((count, selection_loss(module, selection)))
-                    best.consider(step, recorder.selection[-1][1])
-                    if patience is not None and best.rounds_without_gain >= patience:
-                        status = "stopped early"
-                        break
-    outer_params, best_step = (step.outer_params, step.count) if best is None else best.restore(step)
+    settings = {"seed": seed, "max_steps": max_steps, "evaluate_every": evaluate_every, "patience": patience}
+    with streams_restored(step.device, seed):
+        run = Run(step, batches, outer, selects=selection is not None)
+        run.mark_good()
+        with (
+            checkpointed(
+                run,
+                checkpoint,
+                lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
+                seconds=checkpoint_seconds,
+            ) as after_step,
+            progress_bar("Training", max_steps, progress) as advance,
+        ):
+            module.train()
+            while run.status == RUNNING:
+                try:
+                    report = run.advance()
+                    if step.count % evaluate_every == 0 or step.count == max_steps:
+                        step.check_finite()
+                        advance(step.count, f"loss {report.inner_loss:.4f}")
+                        watch(step)
+                        loss = None if selection is None else selection_loss(module, selection)
+                        run.evaluated(loss, patience=patience, last=step.count == max_steps)
+                except DivergenceError as failure:
+                    run.roll_back(failure)
+                after_step()
+    outer_params, best_step = (step.outer_params, step.count) if run.best is None else run.best.restore(step)
     module.eval()
-    if not bool(step.problem.read().isfinite().all()):
-        raise TrainingError(
-            f"Parameters became infinite or NaN in step {step.count} with {optimizer}. Lower the learning rate."
+    if run.recorder.rollbacks:
+        warnings.warn(
+            f"The loss or the parameters stopped being finite at step {run.recorder.rollbacks}: training went back "
+            f"to its last good state and on with half the learning rate, at the end with {step.optimizer}.",
+            RecoveryWarning,
+            stacklevel=2,
         )
     calibrator = None
     if recipe.calibrator is not None and outer is not None:
@@ -318,11 +177,11 @@ def train(
         module=module,
         outer_params=outer_params,
         calibrator=calibrator,
-        history=recorder.history(),
+        history=run.recorder.history(),
         n_steps=step.count,
         best_step=best_step,
-        status=status,
-        seconds=time.perf_counter() - started,
+        status=run.status,
+        seconds=run.seconds,
     )
 
 
@@ -349,36 +208,3 @@ def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Cal
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
     return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
-
-
-class _BestState:
-    """The state with the lowest selection loss so far."""
-
-    def __init__(self, step: BilevelStep) -> None:
-        self.loss = float("inf")
-        self.rounds_without_gain = 0
-        self._keep(step)
-
-    def consider(self, step: BilevelStep, loss: float) -> None:
-        self.rounds_without_gain += 1
-        if loss < self.loss:
-            self.loss = loss
-            self.rounds_without_gain = 0
-            self._keep(step)
-
-    def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
-        if not math.isfinite(self.loss):
-            raise TrainingError(
-                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
-                "rate, or look for extreme values in the selection data."
-            )
-        step.problem.write(self._theta)
-        for buffer, kept in zip(step.problem.module.buffers(), self._buffers, strict=True):
-            buffer.copy_(kept)
-        return self._outer, self._count
-
-    def _keep(self, step: BilevelStep) -> None:
-        self._theta: Tensor = step.problem.read()
-        self._buffers = [b.clone() for b in step.problem.module.buffers()]
-        self._outer = step.outer_params
-        self._count = step.count

@@ -25,10 +25,28 @@ class TrainingError(SelfcalError, RuntimeError):
     exit_code = 4
 
 
+class ModelFormatError(SelfcalError, ValueError):
+    """A stored model that is damaged, hostile, or of a version this one cannot read."""
+
+    exit_code = 5
+
+
 class OutputError(SelfcalError, OSError):
     """A result could not be written."""
 
     exit_code = 6
+
+
+class CheckpointError(ModelFormatError):
+    """A checkpoint that is damaged beyond use, or that belongs to another run."""
+
+
+class Interrupted(SelfcalError, KeyboardInterrupt):  # noqa: N818 - an end, not an error
+    """A signal asked training to stop; it stopped after a step, and its checkpoint is saved."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
 
 
 class DataTypeError(DataError, TypeError):
@@ -41,3 +59,7 @@ class CalibrationWarning(UserWarning):
 
 class PromiseWarning(UserWarning):
     """A promise was asked for that the data at hand cannot support."""
+
+
+class RecoveryWarning(UserWarning):
+    """Something went wrong and was mended: a damaged checkpoint, a loss that was not finite."""

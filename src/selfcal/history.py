@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from selfcal._checks import Float, Int
@@ -28,6 +30,8 @@ class History:
         snapshots: The outer parameters then, by name, stacked along the first axis; thinned out evenly to
             64 MB (two and the latest are kept in any case).
         skipped: Outer steps not taken because the hypergradient was not finite.
+        rollback_step: The inner steps that failed, as the loss or the parameters stopped being finite: training went
+            back to the last good state and on with half the step size.
     """
 
     inner_loss: Float
@@ -38,6 +42,11 @@ class History:
     snapshot_step: Int
     snapshots: dict[str, NDArray[np.floating]]
     skipped: int
+    rollback_step: Int
+
+
+Snapshot = tuple[int, dict[str, NDArray[np.floating]]]
+"""A step, and the outer parameters after it."""
 
 
 @dataclass
@@ -49,14 +58,15 @@ class Recorder:
     outer: list[tuple[int, float]] = field(default_factory=list)
     selection: list[tuple[int, float]] = field(default_factory=list)
     skipped: int = 0
-    _kept: list[tuple[int, dict[str, NDArray[np.floating]]]] = field(default_factory=list)
-    _latest: tuple[int, dict[str, NDArray[np.floating]]] | None = None
+    rollbacks: list[int] = field(default_factory=list)
+    _kept: list[Snapshot] = field(default_factory=list)
+    _latest: Snapshot | None = None
     _stride: int = 1
     _seen: int = 0
 
     def snapshot(self, step: int, outer: OuterParams) -> None:
         """Keep the outer parameters, dropping every other earlier snapshot when the budget is full."""
-        self._latest = step, {name: value.detach().cpu().numpy().copy() for name, value in outer.items()}
+        self._latest = step, _arrays(outer)
         if self._seen % self._stride == 0:
             self._kept.append(self._latest)
         self._seen += 1
@@ -80,4 +90,66 @@ class Recorder:
             snapshot_step=np.array([step for step, _ in kept], dtype=np.int64),
             snapshots={name: np.stack([values[name] for _, values in kept]) for name in names},
             skipped=self.skipped,
+            rollback_step=np.array(self.rollbacks, dtype=np.int64),
         )
+
+    def roll_back(self, failed: int, good: int, outer: OuterParams) -> None:
+        """Forget what came after step `good`, with its outer parameters, as step `failed` shows it led nowhere."""
+        self.rollbacks.append(failed)
+        del self.inner_loss[good:]
+        self.outer = [pair for pair in self.outer if pair[0] <= good]
+        self.selection = [pair for pair in self.selection if pair[0] <= good]
+        self._kept = [pair for pair in self._kept if pair[0] <= good]
+        self._latest = self.outer[-1][0] if self.outer else 0, _arrays(outer)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as tensors and plain values, by name."""
+        latest = [] if self._latest is None else [self._latest]
+        return {
+            "inner_loss": torch.tensor(self.inner_loss, dtype=torch.float64),
+            "outer": _columns(self.outer),
+            "selection": _columns(self.selection),
+            "skipped": self.skipped,
+            "rollbacks": list(self.rollbacks),
+            "stride": self._stride,
+            "seen": self._seen,
+            "kept": _stacked(self._kept),
+            "latest": _stacked(latest),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a `state`."""
+        self.inner_loss = state["inner_loss"].tolist()
+        self.outer, self.selection = _pairs(state["outer"]), _pairs(state["selection"])
+        self.skipped, self.rollbacks = state["skipped"], list(state["rollbacks"])
+        self._stride, self._seen = state["stride"], state["seen"]
+        self._kept = _unstacked(state["kept"])
+        self._latest = next(iter(_unstacked(state["latest"])), None)
+
+
+def _arrays(outer: OuterParams) -> dict[str, NDArray[np.floating]]:
+    return {name: value.detach().cpu().numpy().copy() for name, value in outer.items()}
+
+
+def _columns(pairs: list[tuple[int, float]]) -> dict[str, Any]:
+    values = torch.tensor([value for _, value in pairs], dtype=torch.float64)
+    return {"step": torch.tensor([step for step, _ in pairs], dtype=torch.int64), "value": values}
+
+
+def _pairs(columns: dict[str, Any]) -> list[tuple[int, float]]:
+    return list(zip(columns["step"].tolist(), columns["value"].tolist(), strict=True))
+
+
+def _stacked(snapshots: list[Snapshot]) -> dict[str, Any]:
+    names = snapshots[0][1] if snapshots else {}
+    return {
+        "step": [step for step, _ in snapshots],
+        "values": {
+            name: torch.from_numpy(np.stack([values[name] for _, values in snapshots])) for name in names
+        },
+    }
+
+
+def _unstacked(stack: dict[str, Any]) -> list[Snapshot]:
+    values = {name: value.numpy() for name, value in stack["values"].items()}
+    return [(step, {name: v[i] for name, v in values.items()}) for i, step in enumerate(stack["step"])]

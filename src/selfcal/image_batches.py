@@ -82,6 +82,11 @@ class ImageBatches:
     def __len__(self) -> int:
         return (self.n_rows + self._batch_size - 1) // self._batch_size
 
+    def identity(self) -> tuple[object, ...]:
+        """What decides about every pass."""
+        settings = self._batch_size, self._seed, self.mean, self.std, self._augment, self._shuffle
+        return *settings, self._x, self._y
+
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows once; the number of the pass decides their order and what augmentation does to each."""
         generator = pass_generator(self._seed, number)

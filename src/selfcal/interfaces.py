@@ -41,6 +41,10 @@ class OptimizerRule(ABC):
         self.step_(theta, grad, state, count)
         return theta, state
 
+    def slowed(self, factor: float) -> Self | None:
+        """The same rule with its step size times `factor`; None if it has none to change."""
+        return None
+
     @abstractmethod
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: tuple[Tensor, ...] | None = None

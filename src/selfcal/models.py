@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, ParamSpec
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,46 @@ EXPANSION = 4
 """A bottleneck block ends in so many times its inner channels."""
 
 
+P = ParamSpec("P")
+
+
+class Origin(NamedTuple):
+    """Which function of this module made a network, and with which arguments."""
+
+    name: str
+    arguments: dict[str, object]
+
+
+def origin(module: nn.Module) -> Origin | None:
+    """How to make such a network again (untrained), if it was made here and is still what it was.
+
+    Example:
+        >>> origin(mlp(2, 5, hidden=(8,)))
+        Origin(name='mlp', arguments={'n_features': 2, 'n_classes': 5, 'hidden': (8,), 'dropout': 0.0})
+    """
+    made = vars(module).get("_origin")
+    if not isinstance(made, Origin):
+        return None
+    with torch.device("meta"):
+        again = globals()[made.name](**made.arguments)
+    return made if repr(again) == repr(module) else None
+
+
+def _remembered(make: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
+    """The same function, whose networks know their origin."""
+
+    @functools.wraps(make)
+    def made(*args: P.args, **kwargs: P.kwargs) -> nn.Module:
+        module = make(*args, **kwargs)
+        call = inspect.signature(make).bind(*args, **kwargs)
+        call.apply_defaults()
+        vars(module)["_origin"] = Origin(make.__name__, call.arguments)
+        return module
+
+    return made
+
+
+@_remembered
 def mlp(
     n_features: int, n_classes: int, *, hidden: Sequence[int] = (64, 64), dropout: float = 0.0
 ) -> nn.Module:
@@ -43,6 +86,7 @@ def mlp(
     return nn.Sequential(*layers, nn.Linear(width, n_classes))
 
 
+@_remembered
 def resnet18(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.Module:
     """ResNet-18 for small images: a 3 x 3 first convolution of stride 1 and no pooling before the blocks.
 
@@ -62,6 +106,7 @@ def resnet18(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.M
     return _resnet(_basic, 1, (2, 2, 2, 2), n_classes=n_classes, width=width, channels=channels)
 
 
+@_remembered
 def resnet50(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.Module:
     """ResNet-50 for small images: bottleneck blocks that end in four times their inner channels.
 
@@ -81,6 +126,7 @@ def resnet50(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.M
     return _resnet(_bottleneck, EXPANSION, (3, 4, 6, 3), n_classes=n_classes, width=width, channels=channels)
 
 
+@_remembered
 def vgg16(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.Module:
     """VGG-16 with batch normalisation for small images: 13 convolutions, five pools, one linear layer.
 

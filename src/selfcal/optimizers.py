@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -63,7 +64,35 @@ def _rate(rate: Rate, count: int) -> float:
 
 
 @dataclass(frozen=True)
-class SGD(OptimizerRule):
+class SlowedRate:
+    """Another rate times a factor.
+
+    Example:
+        >>> SlowedRate(StepDecay(0.1, after=(150,)), 0.5)(1)
+        0.05
+    """
+
+    rate: Callable[[int], float]
+    factor: float
+
+    def __call__(self, count: int) -> float:
+        """The size of step number `count`."""
+        return self.factor * self.rate(count)
+
+
+class _RatedRule(OptimizerRule):
+    """A rule with a step size."""
+
+    lr: Rate
+
+    def slowed(self, factor: float) -> Self:
+        """The same rule with its step size times `factor`."""
+        rate = SlowedRate(self.lr, factor) if callable(self.lr) else self.lr * factor
+        return replace(cast(Any, self), lr=rate)
+
+
+@dataclass(frozen=True)
+class SGD(_RatedRule):
     """Stochastic gradient descent with momentum, Nesterov momentum and L2 weight decay.
 
     Example:
@@ -114,7 +143,7 @@ class SGD(OptimizerRule):
 
 
 @dataclass(frozen=True)
-class NormalizedSGD(OptimizerRule):
+class NormalizedSGD(_RatedRule):
     """Gradient descent by a fixed average distance: the gradient is divided by its mean absolute value.
 
     `lr` is how far the average coordinate moves in one step. Hypergradients of per-row weights shrink with
@@ -158,7 +187,7 @@ class NormalizedSGD(OptimizerRule):
 
 
 @dataclass(frozen=True)
-class Adam(OptimizerRule):
+class Adam(_RatedRule):
     """Adam; `decoupled=True` applies the weight decay to the parameters as AdamW does.
 
     Example:

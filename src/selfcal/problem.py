@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -67,6 +67,18 @@ class BilevelProblem(Problem):
             for p, part in zip(self._live, theta.split(self._sizes), strict=True):
                 p.copy_(part.view_as(p))
         self._written = self._versions()
+
+    def kept(self) -> list[Tensor]:
+        """What the network holds beside its trainable parameters: buffers and frozen parameters."""
+        return [
+            *self.module.buffers(),
+            *(p.detach() for p in self.module.parameters() if not p.requires_grad),
+        ]
+
+    def keep(self, values: Iterable[Tensor]) -> None:
+        """Set what `kept` gives."""
+        for own, value in zip(self.kept(), values, strict=True):
+            own.copy_(value)
 
     def changed_since_written(self) -> bool:
         """Whether somebody else has set parameters (clipped, loaded or averaged them) since `write`."""

@@ -1,11 +1,15 @@
-"""A progress bar on a terminal, silence elsewhere."""
+"""A progress bar on a terminal; elsewhere silence, or a line from time to time."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+SECONDS = 10.0
+"""Time between two lines where there is no terminal."""
 
 
 class Advance(Protocol):
@@ -16,14 +20,27 @@ class Advance(Protocol):
 
 @contextmanager
 def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Advance]:
-    """Show done / total, a note and the time left; `show=None` means only on a terminal.
+    """Show done / total, a note and the time left.
+
+    Args:
+        title: What is being done.
+        total: How much there is to do.
+        show: True shows a bar on a terminal and a plain line every ten seconds elsewhere; None is silent there, and
+            False everywhere.
+
+    Yields:
+        What to call with how much is done.
 
     Example:
         >>> with progress_bar("Training", total=3, show=False) as advance:
         ...     advance(1, "loss 0.5")
     """
-    if not (sys.stderr.isatty() if show is None else show):
+    terminal = sys.stderr.isatty()
+    if show is False or not (terminal or show):
         yield lambda done, note="": None
+        return
+    if not terminal:
+        yield _Lines(title, total)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -38,3 +55,19 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[A
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=total, note="")
         yield lambda done, note="": bar.update(task, completed=done, note=note)
+
+
+class _Lines:
+    """Progress for a log: one line every ten seconds."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title, self.total = title, total
+        self.started = self.last = time.monotonic()
+
+    def __call__(self, done: int, note: str = "") -> None:
+        now = time.monotonic()
+        if now >= self.last + SECONDS:
+            self.last = now
+            left = (now - self.started) / max(done, 1) * (self.total - done)
+            words = f"{self.title} {done:,}/{self.total:,} {note}".rstrip()
+            print(f"{words}, at most {left:.0f} s left", file=sys.stderr, flush=True)

@@ -298,3 +298,23 @@ def named(name: str) -> Recipe:
     """
     one_of("method", name, names())
     return post_hoc(_POST_HOC[name](), name) if name in _POST_HOC else _NAMED[name]()
+
+
+def post_hoc_names() -> list[str]:
+    """The names of the calibrators that can follow any training.
+
+    Example:
+        >>> post_hoc_names()[0]
+        'temperature'
+    """
+    return list(_POST_HOC)
+
+
+def post_hoc_calibrator(name: str) -> Calibrator:
+    """The calibrator of that name, not yet fitted.
+
+    Example:
+        >>> post_hoc_calibrator("temperature")
+        TemperatureScaling()
+    """
+    return _POST_HOC[one_of("calibrator", name, _POST_HOC)]()

@@ -1,6 +1,7 @@
 """What every calibrator keeps; a new one is under test once it is in `calibrators.__all__`."""
 
 import inspect
+import json
 import pickle
 import warnings
 
@@ -13,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from selfcal import calibrators, metrics
-from selfcal.errors import CalibrationWarning, DataError
+from selfcal.errors import CalibrationWarning, DataError, SelfcalError
 
 CALIBRATORS = {name: getattr(calibrators, name) for name in calibrators.__all__}
 every_calibrator = pytest.mark.parametrize("make", CALIBRATORS.values(), ids=CALIBRATORS.keys())
@@ -175,6 +176,43 @@ def test_the_same_every_time(make):
     first = calibrator.predict_proba(z)
     np.testing.assert_array_equal(calibrator.fit(z, y).predict_proba(z), first)
     np.testing.assert_array_equal(clone(calibrator).fit(z, y).predict_proba(z), first)
+
+
+def copy_of(state):
+    """What a file would bring back: the plain values as JSON, the arrays as they are."""
+    arrays = {name: value.copy() for name, value in state.items() if isinstance(value, np.ndarray)}
+    return json.loads(json.dumps({name: v for name, v in state.items() if name not in arrays})) | arrays
+
+
+@every_calibrator
+@pytest.mark.parametrize("k", [2, 4])
+def test_its_state_is_all_there_is_to_it(make, k):
+    calibrator = fitted(make, *overconfident(n_classes=k))
+    again = make.from_state(copy_of(calibrator.get_state()))
+    assert again.get_params() == calibrator.get_params()
+    assert {*vars(again)} == {*vars(calibrator)}
+    new = overconfident(n_classes=k, seed=1)[0] * 10
+    for method in ("predict", "predict_proba", "confidence"):
+        same(getattr(again, method)(new), getattr(calibrator, method)(new), 0)
+
+
+@every_calibrator
+def test_a_state_that_is_not_its_own_is_refused(make):
+    state = fitted(make, *overconfident()).get_state()
+    for name in state:
+        with pytest.raises(SelfcalError):
+            make.from_state({key: value for key, value in state.items() if key != name})
+        with pytest.raises(SelfcalError):
+            make.from_state(state | {name: {"a": 1}})
+    for name in ("predict_proba", "__class__", "curves_.0", "n_classes_.x"):
+        with pytest.raises(SelfcalError):
+            make.from_state(state | {name: 1.0})
+
+
+@every_calibrator
+def test_no_state_before_fit(make):
+    with pytest.raises(NotFittedError):
+        make().get_state()
 
 
 GOOD = [[1.0, 0.0], [0.0, 2.0]]

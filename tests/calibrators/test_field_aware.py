@@ -1,3 +1,5 @@
+from datetime import date
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -136,3 +138,20 @@ def test_field_after_a_fit_without():
 def test_bad_settings(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
         FieldAwareCalibration(**settings).fit([[0.0, 1.0]], [0])
+
+
+def test_the_values_of_the_field_are_part_of_the_state():
+    z, y, _ = shifted(300, 3)
+    site = np.array(["ä", "b", 1, 2.5, None], dtype=object)[np.arange(300) % 5]
+    calibrator = FieldAwareCalibration().fit(z, y, field=site)
+    state = calibrator.get_state()
+    assert state["terms_.keys"] == ["ä", "b", 1, 2.5]
+    again = FieldAwareCalibration.from_state(state)
+    np.testing.assert_array_equal(again.predict_proba(z, field=site), calibrator.predict_proba(z, field=site))
+    with pytest.raises(DataError, match="one row for each key"):
+        FieldAwareCalibration.from_state(state | {"terms_.keys": ["ä", "ä", 1, 2.5]})
+    calibrator.fit(z, y, field=[date(2020, 1, 1 + row % 3) for row in range(300)])
+    with pytest.raises(
+        DataError, match=r"Only strings, numbers and booleans .*got datetime.date\(2020, 1, 1\)"
+    ):
+        calibrator.get_state()

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from selfcal import _checks, metrics
 from selfcal._checks import Float, Int
+from selfcal.calibrators._state import State, restored, state_of
 from selfcal.errors import CalibrationWarning, DataError
 from selfcal.interfaces import Calibrator
 
@@ -79,6 +80,31 @@ class LogitCalibrator(BaseEstimator, Calibrator):
     def confidence(self, logits: ArrayLike) -> Float:
         """The probability of the most probable class."""
         return self.predict_proba(logits).max(axis=1)
+
+    def get_state(self) -> State:
+        """The settings and all that was learned: numbers, words, lists of these, and arrays, by name.
+
+        Example:
+            >>> from selfcal.calibrators import TemperatureScaling
+            >>> TemperatureScaling().fit([[0.0, 0.0]], [0]).get_state()
+            {'n_classes_': 2, 'is_identity_': False, 'temperature_': 1.0}
+        """
+        check_is_fitted(self, "n_classes_")
+        return {name: _checks.plain(v) for name, v in self.get_params().items()} | state_of(self)
+
+    @classmethod
+    def from_state(cls, state: State) -> Self:
+        """The fitted calibrator that `get_state` was asked of; anything else is a `DataError`."""
+        settings = cls._get_param_names()
+        if missing := [name for name in settings if name not in state]:
+            raise DataError(f"The state of {cls.__name__} must have {missing[0]!r}, which it has not.")
+        calibrator = cls(**{name: state[name] for name in settings})
+        calibrator._check_settings()
+        for name, value in restored(cls, state).items():
+            setattr(calibrator, name, value)
+        if unknown := state.keys() - calibrator.get_state().keys():
+            raise DataError(f"{cls.__name__} knows nothing of {min(unknown)!r}, which is in its state.")
+        return calibrator
 
     @abstractmethod
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:

@@ -26,7 +26,7 @@ class OneVsRest(LogitCalibrator):
         curves_: One for each class, or the one of the second of two.
     """
 
-    curves_: tuple[Curve, ...]
+    curves_: tuple[Curve, ...]  # members say which kind, so that they can be stored
 
     @abstractmethod
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:

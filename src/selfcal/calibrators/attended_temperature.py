@@ -49,6 +49,9 @@ class AttendedTemperatureScaling(LogitCalibrator):
 
     keeps_choice = True
 
+    temperature_: float
+    threshold_: float
+
     def __init__(self, threshold: float | None = None) -> None:
         self.threshold = threshold
 

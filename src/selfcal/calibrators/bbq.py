@@ -47,6 +47,8 @@ class BBQ(OneVsRest):
         Naeini, Cooper and Hauskrecht, Obtaining well calibrated probabilities using Bayesian binning, 2015.
     """
 
+    curves_: tuple[Steps, ...]
+
     def __init__(self, prior_weight: float = 2.0, spread: float = 10.0) -> None:
         self.prior_weight = prior_weight
         self.spread = spread

@@ -53,6 +53,8 @@ class BetaCalibration(OneVsRest):
         logistic calibration for binary classifiers, 2017.
     """
 
+    curves_: tuple[BetaCurve, ...]
+
     def __init__(self, parameters: str = "abm") -> None:
         self.parameters = parameters
 

@@ -35,6 +35,9 @@ class EnsembleTemperatureScaling(LogitCalibrator):
 
     keeps_choice = True
 
+    scaling_: TemperatureScaling
+    weights_: Float
+
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         self.scaling_ = TemperatureScaling().fit(z, codes, weight)
         rows = np.arange(len(z)), codes

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 from selfcal import _checks
 from selfcal._checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, checked_rows, softmax
-from selfcal.calibrators._rising_line import Rows, as_logits, fit_line, inner_quantiles
+from selfcal.calibrators._rising_line import Line, Rows, as_logits, fit_line, inner_quantiles
 from selfcal.errors import DataError
 
 Values = NDArray[np.object_]
@@ -56,6 +56,9 @@ class FieldAwareCalibration(LogitCalibrator):
     """
 
     never_worse = True
+
+    line_: Line
+    terms_: dict[Any, Float] | None
 
     def __init__(self, n_bins: int = 15, l2: float = 1.0) -> None:
         self.n_bins = n_bins

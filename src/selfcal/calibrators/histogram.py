@@ -49,6 +49,8 @@ class HistogramBinning(OneVsRest):
         classifiers, 2001.
     """
 
+    curves_: tuple[Steps, ...]
+
     def __init__(self, n_bins: int = 15, strategy: Strategy = "quantile") -> None:
         self.n_bins = n_bins
         self.strategy = strategy

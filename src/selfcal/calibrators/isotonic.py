@@ -41,6 +41,8 @@ class IsotonicCalibration(OneVsRest):
         Zadrozny and Elkan, Transforming classifier scores into accurate multiclass probability estimates, 2002.
     """
 
+    curves_: tuple[LinePlot, ...]
+
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
         curve = IsotonicRegression(out_of_bounds="clip").fit(log_odds, is_class, sample_weight=weight)
         x, y = curve.X_thresholds_, curve.y_thresholds_

@@ -40,6 +40,9 @@ class IsotonicConfidence(LogitCalibrator):
 
     never_worse = True  # in the log loss of being right, the one it is fitted to
 
+    from_: Float
+    to_: Float
+
     def __init__(self, floor: str = "none") -> None:
         self.floor = floor
 

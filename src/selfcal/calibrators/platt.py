@@ -46,6 +46,8 @@ class PlattScaling(OneVsRest):
         Platt, Probabilistic outputs for support vector machines, 1999.
     """
 
+    curves_: tuple[Sigmoid, ...]
+
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
         with_class, without = weight[is_class].sum(), weight[~is_class].sum()
         target = np.where(is_class, (with_class + 1) / (with_class + 2), 1 / (without + 2))

@@ -49,6 +49,9 @@ class PolynomialCalibration(OneVsRest):
         regression, 2019.
     """
 
+    temperature_: float
+    curves_: tuple[Polynomial, ...]
+
     def __init__(self, degree: int = 6) -> None:
         self.degree = degree
 

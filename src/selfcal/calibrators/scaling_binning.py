@@ -39,6 +39,11 @@ class ScalingBinning(LogitCalibrator):
         Kumar, Liang and Ma, Verified uncertainty calibration, 2019.
     """
 
+    scaling_: TemperatureScaling
+    temperature_: float
+    edges_: Float
+    values_: Float
+
     def __init__(self, n_bins: int = 15) -> None:
         self.n_bins = n_bins
 

@@ -42,6 +42,8 @@ class TemperatureScaling(LogitCalibrator):
     keeps_choice = True
     never_worse = True
 
+    temperature_: float
+
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         log_beta = 0.0
         if len(z) > 4 * PILOT_ROWS:

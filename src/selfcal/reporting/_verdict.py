@@ -103,7 +103,16 @@ def percent_range(low: float, high: float) -> str:
 
 def by_range(judged: Predictions, level: float) -> list[dict[str, Any]]:
     """Says and is right for each range of confidence that has rows, with a finding where noise is no excuse."""
-    sums = chunk_sums(Chunk(judged.confidence, judged.correct), RANGES, "right")
+    return in_ranges(range_sums(judged), level)
+
+
+def range_sums(judged: Predictions) -> Float:
+    """The sums over ranges that `in_ranges` needs; those of several sets of rows may be added."""
+    return chunk_sums(Chunk(judged.confidence, judged.correct), RANGES, "right")
+
+
+def in_ranges(sums: Float, level: float) -> list[dict[str, Any]]:
+    """`by_range` from `range_sums`."""
     bins = bins_from_sums(sums, RANGES, "right")
     filled = np.flatnonzero(bins.count)
     groups = _findings(bins.count[filled], bins.confidence[filled], bins.accuracy[filled], level)

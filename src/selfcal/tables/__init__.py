@@ -2,5 +2,6 @@
 
 from selfcal.tables.reading import read_batches, read_table
 from selfcal.tables.source import Source
+from selfcal.tables.writing import write_batches
 
-__all__ = ["Source", "read_batches", "read_table"]
+__all__ = ["Source", "read_batches", "read_table", "write_batches"]

@@ -1,0 +1,1 @@
+"""The commands of `selfcal`, one file each; everything heavy is imported when a command runs."""

@@ -1,0 +1,121 @@
+"""What the commands have in common: options, and how things are said."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selfcal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from selfcal.columns import Schema
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Sep = Annotated[
+    str | None, typer.Option(help="What stands between the cells, such as ';' or tab; found out by itself.")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
+]
+Ragged = Annotated[
+    bool, typer.Option("--ragged", help="Take missing cells at the end of a line for empty ones.")
+]
+Target = Annotated[str, typer.Option(help="The column with the true classes.")]
+DropUnlabelled = Annotated[
+    bool, typer.Option("--drop-unlabelled", help="Leave rows without a label out, instead of an error.")
+]
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    r"""Return text that cannot move the cursor, colour the terminal or turn a line around.
+
+    >>> clean("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print a line or several as they are, without markup."""
+    typer.echo(clean(text), err=err)
+
+
+def note(*notes: str) -> None:
+    """Tell the user something on standard error, where it never gets into a result."""
+    for text in notes:
+        say(f"note: {text}", err=True)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Within it, what the library warns of is said in one line, once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("once", UserWarning)
+        warnings.showwarning = lambda message, category, *_: (
+            note(str(message)) if issubclass(category, UserWarning) else None
+        )
+        yield
+
+
+def print_json(values: Mapping[str, Any]) -> None:
+    """Print a result for other programs."""
+    typer.echo(json.dumps(values, indent=1, allow_nan=False, default=str))
+
+
+def columns_text(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
+    """Rows of words in columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        lines.append((indent + "  ".join(cells)).rstrip())
+    return "\n".join(lines)
+
+
+def schema_text(schema: Schema, most: int = 40) -> str:
+    """The columns and their kinds, the first of many."""
+    shown = str(replace(schema, columns=schema.columns[:most]))
+    more = len(schema.columns) - most
+    return shown + (f"\n... and {more:,} more columns" if more > 0 else "")
+
+
+def pairs(option: str, values: Iterable[str] | None) -> dict[str, str]:
+    """NAME=VALUE, several times; the name may hold an equals sign, the value not."""
+    found = {}
+    for value in values or ():
+        name, equals, word = value.rpartition("=")
+        if not equals or not name:
+            raise ConfigError(f"{option} must be NAME=VALUE, such as {option} zip=category; got {value!r}.")
+        found[name] = word
+    return found
+
+
+def words(option: str, text: str) -> list[str]:
+    """Words between commas."""
+    found = [word.strip() for word in text.split(",") if word.strip()]
+    if not found:
+        raise ConfigError(f"{option} must name at least one, separated by commas; got {text!r}.")
+    return found
+
+
+def stem(data: str) -> str:
+    """The name of a file without folders and endings; for standard input, selfcal."""
+    if data == "-":
+        return "selfcal"
+    name = os.path.basename(os.path.normpath(data))
+    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+        name = name.removesuffix(ending)
+    return name or "selfcal"

@@ -1,0 +1,247 @@
+"""`selfcal compare` and `selfcal tune`: several ways to train on the same splits of a table."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selfcal.commands._shared import (
+    AsJson,
+    DropUnlabelled,
+    Encoding,
+    Ragged,
+    Sep,
+    Target,
+    columns_text,
+    note,
+    pairs,
+    print_json,
+    say,
+    stem,
+    words,
+)
+from selfcal.commands.fit import Decimal, Kinds, MaxEpochs, Missing, NonFinite
+from selfcal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from selfcal.trials import Standing, Task
+
+Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many splits and trainings of each.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+CORES = os.cpu_count() or 1
+GRID = {"learning_rate": "0.002,0.005,0.015", "hidden": "64x64,256x256"}
+
+
+def compare(
+    data: Data,
+    *,
+    target: Target,
+    methods: Annotated[
+        str, typer.Option(help="Names of methods, separated by commas.")
+    ] = "bo4sc,standard,temperature",
+    seeds: Seeds = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; finished trials are not run again.")
+    ] = None,
+    kind: Kinds = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    ragged: Ragged = False,
+    decimal: Decimal = ".",
+    missing: Missing = None,
+    nonfinite: NonFinite = "error",
+    drop_unlabelled: DropUnlabelled = False,
+    max_epochs: MaxEpochs = None,
+    jobs: Jobs = CORES,
+    as_json: AsJson = False,
+) -> None:
+    """Train methods on the same splits of a table and compare them, with intervals and the noise of the ECE.
+
+    Try:
+
+      selfcal compare patients.csv --target diagnosis --methods bo4sc,standard,focal --seeds 10
+    """
+    from selfcal import recipes
+    from selfcal.trials import Candidate, Task, run_trials, standings
+
+    names = list(dict.fromkeys(words("--methods", methods)))
+    for name in names:
+        recipes.named(name)
+    task = Task(
+        _file(data),
+        target,
+        reading={"sep": sep, "encoding": encoding, "ragged": ragged},
+        fitting=_fitting(kind, missing, nonfinite, decimal, drop_unlabelled),
+        settings={} if max_epochs is None else {"max_epochs": max_epochs},
+    )
+    _try_reading(task)
+    folder = Path(f"{stem(data)}-comparison") if out is None else out
+    candidates = [Candidate(name, name) for name in names]
+    rows = run_trials(
+        task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Comparing"
+    )
+    _show(standings(rows), folder / "results.json", as_json, seeds)
+
+
+def tune(
+    data: Data,
+    *,
+    target: Target,
+    method: Annotated[str, typer.Option(help="How to train.")] = "bo4sc",
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grid", metavar="NAME=A,B,C", help="Settings to try; may be repeated. hidden=64x64,256."
+        ),
+    ] = None,
+    seeds: Seeds = 2,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for model and results; finished trials stay.")
+    ] = None,
+    kind: Kinds = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    ragged: Ragged = False,
+    decimal: Decimal = ".",
+    missing: Missing = None,
+    nonfinite: NonFinite = "error",
+    drop_unlabelled: DropUnlabelled = False,
+    max_epochs: MaxEpochs = None,
+    jobs: Jobs = CORES,
+    as_json: AsJson = False,
+) -> None:
+    """Try settings on a grid, train with the best, and judge the result on rows that had no part in the choice.
+
+    Try:
+
+      selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
+    """
+    from selfcal import recipes
+    from selfcal.commands.fit import check_replaceable, show_model
+    from selfcal.table_model import TableModel
+    from selfcal.tables import read_table
+    from selfcal.trials import Task, grid, run_trials, standings
+
+    recipes.named(method)
+    options = {name: _values(name, text) for name, text in (pairs("--grid", over) or GRID).items()}
+    folder = Path(f"{stem(data)}-tuned") if out is None else out
+    shared: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
+    fitting = _fitting(kind, missing, nonfinite, decimal, drop_unlabelled)
+    reading = {"sep": sep, "encoding": encoding, "ragged": ragged}
+    task = Task(_file(data), target, reading=reading, fitting=fitting, settings=shared, within=0)
+    _try_reading(task)
+    check_replaceable(folder / "model")
+    candidates = grid(options, method)
+    rows = run_trials(
+        task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Tuning"
+    )
+    found = standings(rows)
+    best = next(c for c in candidates if c.name == found[0].name)
+    model = TableModel(best.method, seed=0, verbose=True, **shared, **best.settings)
+    model.fit(read_table(data, **reading), target, **fitting)  # type: ignore[arg-type]
+    model.save(folder / "model")
+    if as_json:
+        print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.numbers})
+        return
+    _show(found, folder / "results.json", False, seeds)
+    say()
+    say(f"Chosen: {best.name}")
+    show_model(model, folder / "model")
+
+
+def _file(data: str) -> str:
+    if data == "-":
+        raise ConfigError("Several trainings need the data several times; give a file instead of -.")
+    return data
+
+
+def _fitting(
+    kind: list[str] | None, missing: list[str] | None, nonfinite: str, decimal: str, drop_unlabelled: bool
+) -> dict[str, Any]:
+    reading = {
+        "kinds": pairs("--kind", kind),
+        "missing": missing or (),
+        "nonfinite": nonfinite,
+        "decimal": decimal,
+    }
+    return {"drop_unlabelled": drop_unlabelled, **reading}
+
+
+def _try_reading(task: Task) -> None:
+    """Find out what is wrong with the table once, and not in every trial."""
+    from selfcal.table_model import TableModel
+    from selfcal.tables import read_table
+
+    TableModel().parts(read_table(task.data, **task.reading), task.target, **task.fitting)
+
+
+def _values(name: str, text: str) -> list[Any]:
+    """The values of a setting: numbers, words, or widths of layers such as 64x64."""
+    if name not in ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method"):
+        raise ConfigError(
+            f"--grid may vary learning_rate, hidden, batch_size, patience, max_epochs and method; got {name!r}."
+        )
+    try:
+        if name == "hidden":
+            return [tuple(int(width) for width in word.split("x")) for word in words("--grid", text)]
+        kind = {"learning_rate": float, "method": str}.get(name, int)
+        return [kind(word) for word in words("--grid", text)]
+    except ValueError:
+        raise ConfigError(
+            f"--grid {name} must be numbers, such as {name}={GRID.get(name, '100,200')}; got {text!r}."
+        ) from None
+
+
+def _plain(found: Sequence[Standing]) -> list[dict[str, Any]]:
+    def number(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return [
+        {
+            "name": one.name,
+            **one.scores,
+            "behind": {"value": number(one.behind), "low": number(one.low), "high": number(one.high)},
+            "failures": dict(one.failures),
+        }
+        for one in found
+    ]
+
+
+def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -> None:
+    if as_json:
+        print_json({"results": str(results), "seeds": seeds, "standings": _plain(found)})
+        return
+    rows = [("", "log loss", "behind the best", "accuracy", "ECE", "by chance", "seconds")]
+    for one in found:
+        ends = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
+        numbers = [
+            one.scores.get(key, math.nan) for key in ("log_loss", "accuracy", "ece", "noise_floor", "seconds")
+        ]
+        loss, accuracy, ece, floor, seconds = numbers
+        behind = "" if one.behind == 0 else f"{one.behind:+.4f}{ends}"
+        rows.append(
+            (
+                one.name,
+                f"{loss:.4f}",
+                behind,
+                f"{accuracy:.4f}",
+                f"{ece:.4f}",
+                f"{floor:.4f}",
+                f"{seconds:.1f}",
+            )
+        )
+        for seed, reason in one.failures.items():
+            note(f"{one.name} with seed {seed} failed: {reason}")
+    say(columns_text(rows))
+    say(
+        f"Means over {seeds} splits, on rows kept apart; in brackets, 95 % intervals of the paired differences."
+    )
+    if any(one.low <= 0 for one in found[1:]):
+        say("Differences whose interval holds 0 may be chance.")
+    say(f"Results: {results}")

@@ -1,0 +1,186 @@
+"""`selfcal fit`: from a table to a model folder."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from selfcal.commands._shared import (
+    AsJson,
+    DropUnlabelled,
+    Encoding,
+    Ragged,
+    Sep,
+    Target,
+    note,
+    pairs,
+    print_json,
+    say,
+    schema_text,
+    stem,
+)
+from selfcal.errors import ConfigError, DataError, Interrupted, TrainingError
+
+if TYPE_CHECKING:
+    from selfcal.table_model import TableModel
+
+Kinds = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind", metavar="NAME=KIND", help="What a column holds: number, boolean, category, date or drop."
+    ),
+]
+Missing = Annotated[
+    list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")
+]
+NonFinite = Annotated[str, typer.Option(help="Infinite numbers: error, or impute to treat them as missing.")]
+Decimal = Annotated[str, typer.Option(help="What stands before the decimals of a number.")]
+MaxLevels = Annotated[int, typer.Option(min=2, help="The most categories to keep of one column.")]
+MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Passes over the training rows at most.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")]
+
+
+def fit(
+    data: Annotated[
+        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+    ],
+    *,
+    target: Target,
+    method: Annotated[str, typer.Option(help="How to train; see the methods with selfcal doctor.")] = "bo4sc",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a training that was interrupted.")
+    ] = False,
+    kind: Kinds = None,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    ragged: Ragged = False,
+    decimal: Decimal = ".",
+    missing: Missing = None,
+    nonfinite: NonFinite = "error",
+    drop_unlabelled: DropUnlabelled = False,
+    max_levels: MaxLevels = 100,
+    held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
+    seed: Seed = 0,
+    max_epochs: MaxEpochs = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a classifier on a table, judge it on rows kept apart, and write a model folder with its report.
+
+    Try:
+
+      selfcal fit patients.csv --target diagnosis
+
+      selfcal fit sales.csv.gz --target churned --kind zip=category --kind comment=drop --out churn
+
+      selfcal fit patients.csv --target diagnosis --resume
+    """
+    from selfcal._locks import locked
+    from selfcal.recipes import named
+    from selfcal.table_model import TableModel
+    from selfcal.tables import read_table
+
+    folder = Path(f"{stem(data)}-model") if out is None else out
+    named(method)
+    kinds = pairs("--kind", kind)
+    started = time.perf_counter()
+    training = unfinished(folder)
+    checkpoint = training / "checkpoint"
+    if checkpoint.exists() and not resume:
+        raise ConfigError(
+            f"A training for {folder} was interrupted. Go on with it by adding --resume, or remove {training} to "
+            "start anew."
+        )
+    if resume and not checkpoint.exists():
+        note(f"there is nothing to resume for {folder}; training starts from the beginning.")
+    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged)
+    settings = {} if max_epochs is None else {"max_epochs": max_epochs}
+    model = TableModel(
+        method,
+        seed=seed,
+        held_out=held_out,
+        max_levels=max_levels,
+        checkpoint_dir=checkpoint,
+        verbose=True,
+        **settings,
+    )
+    check_replaceable(folder)
+    fresh = not training.exists()
+    try:
+        with locked(training):
+            model.fit(
+                table,
+                target,
+                drop_unlabelled=drop_unlabelled,
+                kinds=kinds,
+                missing=missing or (),
+                nonfinite=nonfinite,
+                decimal=decimal,
+                before_training=lambda found: _show_found(found, as_json),
+            )
+            model.save(folder)
+    except Interrupted as stop:
+        stop.args = (
+            f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",
+        )
+        raise
+    except BaseException as error:
+        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+        if fresh and (hopeless or not checkpoint.exists()):
+            shutil.rmtree(training, ignore_errors=True)
+        raise
+    shutil.rmtree(training, ignore_errors=True)
+    if not as_json:
+        show_model(model, folder)
+        return
+    print_json(
+        {
+            "model": str(folder),
+            "report": str(folder / "report.html"),
+            "seconds": time.perf_counter() - started,
+            "schema": model.schema.to_dict(),
+            "classes": model.classes,
+            "notes": model.notes,
+            "report_numbers": model.numbers,
+        }
+    )
+
+
+def unfinished(folder: Path) -> Path:
+    """Where a training for a model folder saves itself."""
+    return folder.with_name(f".{folder.name}.training")
+
+
+def check_replaceable(folder: Path) -> None:
+    """Refuse a folder with other things in it before an hour of training, not after."""
+    from selfcal._files import check_folder
+    from selfcal._model_files import DESCRIPTION, EXTRAS, TENSORS
+
+    check_folder(folder, {DESCRIPTION, TENSORS, *EXTRAS})
+
+
+def _show_found(model: TableModel, as_json: bool) -> None:
+    """Say what was found before training, while there is still time to stop and declare a column."""
+    if not as_json:
+        say(schema_text(model.schema))
+        say()
+    note(*model.notes)
+
+
+def show_model(model: TableModel, folder: Path) -> None:
+    """Say how a model did on rows kept apart, and where it is."""
+    from selfcal.commands._scores import scores_text, verdict_text
+
+    judged = model.numbers["methods"][0]
+    say(verdict_text(judged))
+    say(f"Judged on {model.numbers['rows']:,} rows kept apart, {len(model.classes)} classes:")
+    say(scores_text(judged, model.numbers["level"]))
+    say()
+    say(f"Model:  {folder}")
+    say(f"Report: {folder / 'report.html'}")

@@ -1,0 +1,71 @@
+"""`selfcal inspect`: what a model folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selfcal.commands._shared import AsJson, print_json, say, schema_text
+
+SHOWN = 12
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
+    *,
+    all_columns: Annotated[
+        bool, typer.Option("--all", help="Show every column and class, however many.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a model was trained on, what it expects, and how it was judged.
+
+    Try:
+
+      selfcal inspect patients-model
+    """
+    from selfcal.commands._scores import scores_text, verdict_text
+    from selfcal.storage import describe
+    from selfcal.table_model import TableModel
+
+    description = describe(model)
+    loaded = TableModel.load(model)
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "description": description,
+                "schema": loaded.schema.to_dict(),
+                "notes": loaded.notes,
+                "report_numbers": loaded.numbers,
+            }
+        )
+        return
+    most = len(loaded.classes) if all_columns else SHOWN
+    classes = ", ".join(loaded.classes[:most]) + (", ..." if len(loaded.classes) > most else "")
+    files = {name: seal["bytes"] for name, seal in description["files"].items()}
+    facts = {
+        "target": loaded.schema.target or "",
+        "classes": f"{len(loaded.classes):,}: {classes}",
+        "method": description["settings"]["method"],
+        "network": f"{loaded.classifier.n_features_in_} numbers in, hidden layers {loaded.classifier.hidden}",
+        "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
+        "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
+        "size": f"{sum(files.values()):,} bytes in {len(files) + 1} files",
+        "training rows": f"{description['data']['rows']:,}, SHA-256 {description['data']['fingerprint'][:16]}...",
+    }
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        say(f"{name.ljust(width)}  {value}")
+    say()
+    say(schema_text(loaded.schema, len(loaded.schema.columns) if all_columns else 40))
+    say()
+    judged = loaded.numbers["methods"][0]
+    say(verdict_text(judged))
+    say(f"Judged on {loaded.numbers['rows']:,} rows kept apart:")
+    say(scores_text(judged, loaded.numbers["level"]))
+    if loaded.notes:
+        say()
+        say("\n".join(f"note: {text}" for text in loaded.notes))

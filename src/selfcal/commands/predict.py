@@ -1,0 +1,141 @@
+"""`selfcal predict`: classes, confidences and probabilities for the rows of a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, say, words
+from selfcal.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from selfcal.table_model import Answers, TableModel
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
+    data: Annotated[
+        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+    ],
+    *,
+    out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
+    max_risk: Annotated[
+        float | None, typer.Option(help="Abstain so often that at most this share of the answers is wrong.")
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="Columns of the data to copy, separated by commas. The target always is."),
+    ] = None,
+    excel_safe: Annotated[
+        bool,
+        typer.Option("--excel-safe", help="Put ' before text that a spreadsheet would run as a formula."),
+    ] = False,
+    sep: Sep = None,
+    encoding: Encoding = None,
+    ragged: Ragged = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the class, the confidence and every probability of each row, in the order of the rows.
+
+    With --max-risk, a column says for which rows the model had better not be asked.
+
+    Try:
+
+      selfcal predict patients-model new.csv --out predictions.csv
+
+      selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
+    """
+    from selfcal.table_model import TableModel
+    from selfcal.tables import read_batches, write_batches
+    from selfcal.tables.writing import separator_of
+
+    if as_json and out == "-":
+        raise ConfigError("--json and --out - both want standard output; give --out a file.")
+    separator_of(out)
+    loaded = TableModel.load(model)
+    answering = _Answering(loaded, [] if keep is None else words("--keep", keep))
+    if max_risk is not None:
+        answering.threshold, guarantee = loaded.threshold(max_risk)
+        note(str(guarantee))
+    parts = read_batches(data, sep=sep, encoding=encoding, ragged=ragged, allow_empty=True)
+    rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
+    note(*answering.notes())
+    result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
+    if max_risk is not None:
+        result |= {
+            "abstained": answering.abstained,
+            "guarantee": guarantee.text,
+            "threshold_holds": guarantee.holds,
+        }
+    if as_json:
+        print_json(result)
+    elif out != "-":
+        withheld = f", {answering.abstained:,} of them abstain" if max_risk is not None else ""
+        say(f"{rows:,} rows{withheld}: {out}")
+
+
+class _Answering:
+    """Turns the parts of a table into parts of predictions, and counts what is to be told in the end."""
+
+    def __init__(self, model: TableModel, keep: list[str]) -> None:
+        self.model, self.keep = model, keep
+        self.threshold: float | None = None
+        self.abstained = 0
+        self.unseen: Counter[str] = Counter()
+        self.extra: tuple[str, ...] = ()
+
+    def answers(self, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        start = 0
+        for part in parts:
+            try:
+                said = self.model.predict(part)
+            except DataError as error:
+                if start == 0:
+                    raise
+                raise DataError(
+                    f"{error} Rows are counted from row {start + 1:,} of the table here."
+                ) from error
+            self.unseen.update(said.unseen)
+            self.extra = said.extra
+            yield self._columns(part, said)
+            start += part.height
+
+    def notes(self) -> tuple[str, ...]:
+        from selfcal.preprocessing import Encoded
+
+        ignored = tuple(name for name in self.extra if name not in self.keep)
+        return Encoded(self.model.held_out_confidence[:0, None], dict(self.unseen), ignored).notes
+
+    def _columns(self, part: pl.DataFrame, said: Answers) -> pl.DataFrame:
+        import polars as pl
+
+        from selfcal.columns import column_named
+
+        names = pl.Series(self.model.classes, dtype=pl.String)
+        columns = {
+            "predicted": names.gather(said.chosen),
+            "confidence": pl.Series(said.confidence),
+            **{
+                f"prob_{name}": pl.Series(said.probs[:, code]) for code, name in enumerate(self.model.classes)
+            },
+        }
+        if self.threshold is not None:
+            abstain = said.confidence < self.threshold
+            self.abstained += int(abstain.sum())
+            columns["abstain"] = pl.Series(abstain)
+        kept = [column_named(part, name) for name in self.keep]
+        target = self.model.schema.target
+        if target in part.columns and target not in kept:
+            kept.insert(0, target)
+        clash = [name for name in kept if name in columns]
+        if clash:
+            raise ConfigError(
+                f"Column {clash[0]!r} of the data has the name of a column of the predictions. Rename it in the data."
+            )
+        return pl.DataFrame([*(part[name] for name in kept), *(s.alias(n) for n, s in columns.items())])

@@ -1,0 +1,202 @@
+"""A trained classifier as an ONNX graph: raw columns in, calibrated probabilities out."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from selfcal._checks import Float
+from selfcal._files import write_atomically
+from selfcal._stored_parts import labels
+from selfcal.calibrators import (
+    AttendedTemperatureScaling,
+    BetaCalibration,
+    DirichletCalibration,
+    EnsembleTemperatureScaling,
+    MatrixScaling,
+    PlattScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from selfcal.classifier import SelfCalibratedClassifier
+from selfcal.errors import ConfigError
+
+Head = Callable[[Tensor], Tensor]
+"""From logits to probabilities."""
+
+
+def to_onnx(model: SelfCalibratedClassifier, path: str | os.PathLike[str]) -> Path:
+    """Write a fitted classifier as an ONNX file: scaling of columns, network and calibrator in one graph.
+
+    Its input ``X`` is a table of float64 numbers, its output ``probabilities`` has one column for each class;
+    their labels are in the metadata of the file, as JSON, under ``classes``.
+
+    Args:
+        model: A fitted classifier without a calibrator, or with one that is a formula: temperature, vector, matrix
+            scaling and the like. Those made of steps or of a field are told apart with an error.
+        path: The file.
+
+    Returns:
+        The file.
+
+    Example:
+        ``to_onnx(SelfCalibratedClassifier("temperature").fit(X, y), "model.onnx")``, and anywhere else
+        ``onnxruntime.InferenceSession("model.onnx").run(None, {"X": X})``.
+    """
+    check_is_fitted(model)
+    pipeline = _Pipeline(model, _head(model.calibrator_)).eval()
+    program = _exported(pipeline, model.n_features_in_)
+    proto = program.model_proto
+    proto.metadata_props.add(key="classes", value=json.dumps(labels(model.classes_)["values"]))
+    return write_atomically(path, proto.SerializeToString())
+
+
+class _Pipeline(nn.Module):
+    """What `predict_proba` does, in torch."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, model: SelfCalibratedClassifier, head: Head) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(model.module_).cpu()
+        self.head = head
+        self.register_buffer("mean", _constant(model._mean))
+        self.register_buffer("scale", _constant(model._scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.network(((x - self.mean) / self.scale).float()).double())
+
+
+def _exported(pipeline: _Pipeline, n_features: int) -> Any:
+    try:
+        import onnx  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(
+            f"to_onnx must have onnx and onnxscript at hand; {error}. Run: pip install 'selfcal[export]'"
+        ) from None
+    noisy = logging.getLogger("torch.onnx")
+    level = noisy.level
+    noisy.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.onnx.export(
+                pipeline,
+                (torch.zeros(2, n_features, dtype=torch.float64),),
+                input_names=["X"],
+                output_names=["probabilities"],
+                dynamic_shapes=({0: torch.export.Dim("rows")},),
+                dynamo=True,
+                verbose=False,
+            )
+    finally:
+        noisy.setLevel(level)
+
+
+def _head(calibrator: Any) -> Head:
+    if calibrator is None or calibrator.is_identity_:
+        return _softmax
+    make = _HEADS.get(type(calibrator))
+    if make is None:
+        known = ", ".join(kind.__name__ for kind in _HEADS)
+        raise ConfigError(
+            f"The calibrator must be one of {known} to be written as ONNX; got {type(calibrator).__name__}. Train "
+            "with one of them, or export a model without a calibrator."
+        )
+    return make(calibrator)
+
+
+def _softmax(z: Tensor) -> Tensor:
+    return torch.softmax(z, dim=1)
+
+
+def _temperature(calibrator: TemperatureScaling | AttendedTemperatureScaling) -> Head:
+    return lambda z: _softmax(z / calibrator.temperature_)
+
+
+def _mixture(calibrator: EnsembleTemperatureScaling) -> Head:
+    scaled, own, even = calibrator.weights_.tolist()
+    temperature = calibrator.scaling_.temperature_
+    return lambda z: scaled * _softmax(z / temperature) + own * _softmax(z) + even / calibrator.n_classes_
+
+
+def _vector(calibrator: VectorScaling) -> Head:
+    factor, bias = _constant(calibrator.parameters_)
+    return lambda z: _softmax(z * factor + bias)
+
+
+def _matrix(calibrator: MatrixScaling) -> Head:
+    matrix, bias = _constant(calibrator.parameters_[:-1]), _constant(calibrator.parameters_[-1])
+    return lambda z: _softmax(z @ matrix + bias)
+
+
+def _dirichlet(calibrator: DirichletCalibration) -> Head:
+    matrix, bias = _constant(calibrator.parameters_[:-1]), _constant(calibrator.parameters_[-1])
+    return lambda z: _softmax(torch.log_softmax(z, dim=1) @ matrix + bias)
+
+
+def _platt(calibrator: PlattScaling) -> Head:
+    slope, intercept = _columns(calibrator, "slope"), _columns(calibrator, "intercept")
+    return lambda z: _one_against_rest(torch.sigmoid(slope * _log_odds(z) + intercept))
+
+
+def _beta(calibrator: BetaCalibration) -> Head:
+    a, b, c = (_columns(calibrator, name) for name in "abc")
+
+    def head(z: Tensor) -> Tensor:
+        odds = _log_odds(z)
+        log_p, against = -_softplus(-odds), _softplus(odds)
+        return _one_against_rest(torch.sigmoid(a * log_p + b * against + c))
+
+    return head
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """``log(1 + exp(x))`` of parts that onnxruntime has for float64."""
+    return torch.relu(x) + torch.log(1 + torch.exp(-torch.abs(x)))
+
+
+def _log_odds(z: Tensor) -> Tensor:
+    """Each logit less the logsumexp of the others; of two classes, those of the second alone."""
+    if z.shape[1] == 2:
+        return z[:, 1:] - z[:, :1]
+    hidden = torch.diag(torch.full((z.shape[1],), -1e30, dtype=z.dtype))
+    return z - torch.logsumexp(z[:, None, :] + hidden, dim=2)
+
+
+def _one_against_rest(values: Tensor) -> Tensor:
+    if values.shape[1] == 1:
+        return torch.cat([1 - values, values], dim=1)
+    return values / values.sum(dim=1, keepdim=True)
+
+
+def _columns(calibrator: PlattScaling | BetaCalibration, name: str) -> Tensor:
+    return torch.tensor([getattr(curve, name) for curve in calibrator.curves_], dtype=torch.float64)
+
+
+def _constant(values: Float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+_HEADS: dict[type, Callable[[Any], Head]] = {
+    TemperatureScaling: _temperature,
+    AttendedTemperatureScaling: _temperature,
+    EnsembleTemperatureScaling: _mixture,
+    VectorScaling: _vector,
+    MatrixScaling: _matrix,
+    DirichletCalibration: _dirichlet,
+    PlattScaling: _platt,
+    BetaCalibration: _beta,
+}

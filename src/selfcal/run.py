@@ -1,0 +1,184 @@
+"""A training run between two of its steps: all that changes, in one object."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import torch
+
+from selfcal._random import set_streams, stream_states
+from selfcal._types import OuterParams
+from selfcal.batches import Batches, Endless
+from selfcal.errors import TrainingError
+from selfcal.history import Recorder
+from selfcal.step import BilevelStep, DivergenceError, StepReport
+
+MAX_ROLLBACKS = 3
+RUNNING, STOPPED_EARLY, RAN_TO_THE_END = "running", "stopped early", "ran to the end"
+
+
+class Run:
+    """Where training stands. `state` and `load_state` are what a checkpoint and a roll-back are made of.
+
+    Args:
+        step: What takes the steps.
+        train_data: The rows of the inner level.
+        outer_data: The rows of the outer level, if there is one.
+        selects: Whether the best state is to be kept.
+    """
+
+    def __init__(
+        self, step: BilevelStep, train_data: Batches, outer_data: Batches | None, *, selects: bool
+    ) -> None:
+        self.step = step
+        self.best = BestState(step) if selects else None
+        self.recorder = Recorder()
+        self.recorder.snapshot(0, step.outer_params)
+        self.status = RUNNING
+        self._streams = [Endless(data) for data in (train_data, outer_data) if data is not None]
+        self._optimizer = step.optimizer
+        self._earlier = 0.0
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken, in all processes that had a part in it."""
+        return self._earlier + time.perf_counter() - self._started
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether `state` is all there is: inner steps that an outer step will look back at are not in it."""
+        return not self.step.in_flight
+
+    def advance(self) -> StepReport:
+        """Take the next step and write it down."""
+        step, recorder = self.step, self.recorder
+        train_batch = next(self._streams[0])
+        report = step(train_batch, next(self._streams[1]) if step.outer_due else None)
+        recorder.inner_loss.append(report.inner_loss)
+        if report.outer_loss is not None:
+            recorder.outer.append((step.count, report.outer_loss))
+            recorder.skipped += report.skipped
+            recorder.snapshot(step.count, step.outer_params)
+        return report
+
+    def evaluated(self, loss: float | None, *, patience: int | None, last: bool) -> None:
+        """Note the selection loss, if there is one, and whether it is time to stop."""
+        if self.best is not None and loss is not None:
+            self.recorder.selection.append((self.step.count, loss))
+            self.best.consider(self.step, loss)
+            if patience is not None and self.best.rounds_without_gain >= patience:
+                self.status = STOPPED_EARLY
+        if last and self.status == RUNNING:
+            self.status = RAN_TO_THE_END
+        self.mark_good()
+
+    def mark_good(self) -> None:
+        """Make this the place to return to."""
+        if self.can_be_saved:
+            self._good = self._position()
+
+    def roll_back(self, failure: DivergenceError) -> None:
+        """Return to the last good place and go on with half the step size; a few times at most."""
+        failed, rollbacks = self.step.count, len(self.recorder.rollbacks)
+        if rollbacks == MAX_ROLLBACKS or self._optimizer.slowed(0.5) is None:
+            before = f" Training went back {rollbacks} times before, each time with half the learning rate."
+            raise TrainingError(f"{failure}{before if rollbacks else ''}") from failure
+        self._go_to(self._good)
+        self.recorder.roll_back(failed, self.step.count, self.step.outer_params)
+        self._slow_down()
+
+    def state(self) -> dict[str, Any]:
+        """All of it as tensors and plain values, by name."""
+        stands_there = self._good["step"]["count"] == self.step.count
+        return {
+            "now": self._good if stands_there else self._position(),
+            "good": self._good,
+            "history": self.recorder.state(),
+            "status": self.status,
+            "seconds": self.seconds,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a `state`."""
+        self._good = state["good"]
+        self.recorder.load_state(state["history"])
+        self.status = state["status"]
+        self._earlier, self._started = state["seconds"], time.perf_counter()
+        self._go_to(state["now"])
+        self._slow_down()
+
+    def _slow_down(self) -> None:
+        if self.recorder.rollbacks:
+            slowed = self._optimizer.slowed(0.5 ** len(self.recorder.rollbacks))
+            self.step.optimizer = slowed or self._optimizer
+
+    def _position(self) -> dict[str, Any]:
+        return {
+            "step": self.step.state(),
+            "streams": [stream.state() for stream in self._streams],
+            "best": None if self.best is None else self.best.state(),
+            "random": list(stream_states(self.step.device)),
+        }
+
+    def _go_to(self, position: dict[str, Any]) -> None:
+        self.step.load_state(position["step"])
+        if self.best is not None:
+            self.best.load_state(position["best"], self.step.device)
+        for stream, place in zip(self._streams, position["streams"], strict=True):
+            stream.load_state(place)
+        set_streams(tuple(position["random"]), self.step.device)  # last: a loader may draw when it starts
+
+
+class BestState:
+    """The state with the lowest selection loss so far."""
+
+    def __init__(self, step: BilevelStep) -> None:
+        self.loss = float("inf")
+        self.rounds_without_gain = 0
+        self._keep(step)
+
+    def consider(self, step: BilevelStep, loss: float) -> None:
+        """Keep the state if its loss is lower."""
+        self.rounds_without_gain += 1
+        if loss < self.loss:
+            self.loss = loss
+            self.rounds_without_gain = 0
+            self._keep(step)
+
+    def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
+        """Set the network to the kept state; its outer parameters and step."""
+        if not math.isfinite(self.loss):
+            raise TrainingError(
+                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
+                "rate, or look for extreme values in the selection data."
+            )
+        step.problem.write(self._theta)
+        step.problem.keep(self._kept)
+        return self._outer, self._count
+
+    def state(self) -> dict[str, Any]:
+        """All of it, by name; what was kept never changes, so it need not be copied."""
+        return {
+            "loss": self.loss,
+            "rounds_without_gain": self.rounds_without_gain,
+            "theta": self._theta,
+            "kept": self._kept,
+            "outer": self._outer,
+            "count": self._count,
+        }
+
+    def load_state(self, state: dict[str, Any], device: torch.device) -> None:
+        """Go on from a `state`."""
+        self.loss, self.rounds_without_gain = state["loss"], state["rounds_without_gain"]
+        self._theta, self._kept = state["theta"], state["kept"]
+        self._outer = {name: value.to(device) for name, value in state["outer"].items()}
+        self._count = state["count"]
+
+    def _keep(self, step: BilevelStep) -> None:
+        self._theta = step.problem.read()
+        self._kept = [kept.clone() for kept in step.problem.kept()]
+        self._outer = step.outer_params
+        self._count = step.count

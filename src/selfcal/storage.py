@@ -1,0 +1,291 @@
+"""A fitted classifier as a folder of plain numbers and plain JSON: no pickle, nothing that could run code.
+
+| file | holds |
+|---|---|
+| `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
+| `model.json` | everything else, and the SHA-256 of each other file |
+| `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
+
+What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import selfcal
+from selfcal import models, recipes
+from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
+from selfcal._stored_parts import (
+    Network,
+    Values,
+    as_json,
+    calibrator_parts,
+    classes_of,
+    labels,
+    named_network,
+    own_network,
+    restored_calibrator,
+    try_out,
+    weights_of,
+)
+from selfcal.calibrators._base import LogitCalibrator
+from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.interfaces import Calibrator, Recipe
+
+__all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
+
+FORMAT = "selfcal model"
+FORMAT_VERSION = 1
+
+
+class Storable:
+    """Gives a classifier `save` and `load`."""
+
+    def save(
+        self,
+        path: AnyPath,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        extras: Mapping[str, bytes] | None = None,
+        own_network: bool = False,
+    ) -> Path:
+        """Write the fitted classifier into a folder, which appears whole or not at all.
+
+        What only training needs is left out: learned weights of rows, the history, a `RandomState`.
+
+        Args:
+            path: The folder: new, empty, or with a model, which stays until the new one is whole.
+            metrics: Numbers to keep with it; NaN becomes null.
+            extras: Further files by name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``.
+            own_network: Store a network that is not from `selfcal.models`, by its weights alone.
+
+        Returns:
+            The folder.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> from selfcal import SelfCalibratedClassifier
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.7).sample(100, seed=0)
+            >>> clf = SelfCalibratedClassifier("temperature", max_epochs=5, random_state=0).fit(X, y)
+            >>> with TemporaryDirectory() as folder:
+            ...     again = SelfCalibratedClassifier.load(clf.save(f"{folder}/model"))
+            >>> bool((again.predict_proba(X) == clf.predict_proba(X)).all())
+            True
+        """
+        check_is_fitted(self)
+        description, tensors = _taken_apart(self, own_network)
+        description["metrics"] = None if metrics is None else as_json(metrics)
+        return write(path, description, tensors, extras or {})
+
+    @classmethod
+    def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
+        """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
+
+        Args:
+            path: The folder.
+            network: The function that makes the network, if it was saved with ``own_network=True``.
+        """
+        description = _described(path, cls.__name__)
+        named = field(description, "network", dict, type(None))
+        if named is None and network is None:
+            raise ModelFormatError(
+                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                "function that makes it: load(path, network=...)."
+            )
+        if named is not None and network is not None:
+            raise ConfigError(f"network must be left out: {path} knows how to make its own.")
+        tensors = read_tensors(path, description)
+        with _distrust(path, but=(ConfigError,) if network else ()):
+            return _put_together(cls, description, tensors, network)
+
+
+def save_calibrator(
+    calibrator: Calibrator, path: AnyPath, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a fitted calibrator without the model that gives the logits, and the label of each column.
+
+    Args:
+        calibrator: Any of `selfcal.calibrators`.
+        path: The folder, as for `Storable.save`.
+        classes: The label of each column of the logits.
+        metrics: Numbers to keep with it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from selfcal.calibrators import TemperatureScaling
+        >>> fitted = TemperatureScaling().fit([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0]], [0, 1, 1])
+        >>> with TemporaryDirectory() as folder:
+        ...     again, classes = load_calibrator(save_calibrator(fitted, f"{folder}/model", classes=["no", "yes"]))
+        >>> again.temperature_ == fitted.temperature_, classes.tolist()
+        (True, ['no', 'yes'])
+    """
+    stored, arrays = calibrator_parts(calibrator)
+    description = _header("Calibrator") | {"classes": labels(np.asarray(classes)), "calibrator": stored}
+    return write(path, description | {"metrics": metrics and as_json(metrics)}, arrays, {})
+
+
+def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
+    """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
+    description = _described(path, "Calibrator")
+    tensors = read_tensors(path, description)
+    with _distrust(path):
+        classes = classes_of(field(description, "classes", dict))
+        arrays = _by_part(tensors)["calibrator"]
+        calibrator = restored_calibrator(field(description, "calibrator", dict), arrays, len(classes))
+    return calibrator, classes
+
+
+def describe(path: AnyPath) -> Values:
+    """What a stored model says of itself: the content of `model.json`, if its version can be read.
+
+    The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
+    """
+    description = read_description(path)
+    if description.get("format") != FORMAT:
+        raise ModelFormatError(f"{path} must hold a {FORMAT}; its model.json is of something else.")
+    version = field(description, "format_version", int)
+    writer = field(description, "selfcal_version", str)
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{path} was written by selfcal {writer[:20]} in format {version}; this is selfcal "
+            f"{selfcal.__version__}, which reads formats 1 to {FORMAT_VERSION}. Upgrade selfcal to use it."
+        )
+    return description
+
+
+def _header(kind: str) -> Values:
+    version = {"format_version": FORMAT_VERSION, "selfcal_version": selfcal.__version__}
+    return {"format": FORMAT, **version, "kind": kind}
+
+
+def _described(path: AnyPath, kind: str) -> Values:
+    description = describe(path)
+    if field(description, "kind", str) != kind:
+        raise ModelFormatError(
+            f"{path} must hold a {kind}; it holds {description['kind'][:40]!r}. Load it with that class."
+        )
+    return description
+
+
+@contextmanager
+def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Whatever a damaged or hostile description makes go wrong is an error of the model."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except but:
+        raise
+    except Exception as error:
+        raise ModelFormatError(f"{path} holds no model that can be used: {str(error)[:500]}") from error
+
+
+def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
+    network = models.origin(model.module_)
+    if network is None and not weights_alone:
+        raise ConfigError(
+            "The network must be one that selfcal.models made, since code is not stored with a model. Save it with "
+            "own_network=True, which stores its weights alone, and give the function that makes it to "
+            "load(path, network=...)."
+        )
+    calibrator, arrays = calibrator_parts(model.calibrator_)
+    scaling = {"scaling.mean": model._mean, "scaling.scale": model._scale}
+    names = getattr(model, "feature_names_in_", None)
+    recipe = getattr(model, "recipe_", None)
+    description = _header(type(model).__name__) | {
+        "settings": _settings(model),
+        "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
+        "classes": labels(model.classes_),
+        "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
+        "network": network and {**as_json(network._asdict()), "default": model.network is None},
+        "calibrator": calibrator,
+        "training": {"steps": model.n_iter_, "kept_step": model.best_iter_},
+        "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
+    }
+    return description, weights_of(model.module_) | scaling | arrays
+
+
+def _put_together(kind: type[Any], description: Values, tensors: Tensors, network: Network | None) -> Any:
+    settings = field(description, "settings", dict)
+    settings["hidden"] = tuple(field(settings, "hidden", list))
+    model = kind(**settings)
+    model._check_settings()
+    recipe = _recipe(field(settings, "method", str), field(description, "recipe", dict, type(None)))
+    if recipe is not None:
+        model.recipe_ = recipe
+    model.classes_ = classes_of(field(description, "classes", dict))
+    _restore_features(model, field(description, "features", dict))
+    sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
+    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
+    if network is None:
+        model.network, model.module_ = named_network(description["network"], sizes, parts["network"])
+    else:
+        model.network, model.module_ = network, own_network(network, sizes, parts["network"])
+    try_out(model.module_, sizes)
+    stored = field(description, "calibrator", dict, type(None))
+    model.calibrator_ = None
+    if stored is not None:
+        model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
+    training, data = field(description, "training", dict), field(description, "data", dict)
+    model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
+    model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
+    model._n_rows = field(data, "rows", int)
+    return model
+
+
+def _settings(model: Any) -> Values:
+    """The arguments of the classifier but for the network; a recipe by its name, if that says all about it."""
+    given = model.get_params(deep=False)
+    del given["network"]
+    recipe = given["method"]
+    if isinstance(recipe, Recipe):
+        known = recipe.name in recipes.names() and repr(recipes.named(recipe.name)) == repr(recipe)
+        given["method"] = recipe.name if known else repr(recipe)
+    if isinstance(given["random_state"], np.random.RandomState):
+        given["random_state"] = None
+    return {name: as_json(value) for name, value in given.items()}
+
+
+def _recipe(method: str, stored: Values | None) -> Recipe | None:
+    if method not in recipes.names():
+        return None
+    recipe = recipes.named(method)
+    return recipe if stored is not None and field(stored, "repr", str) == repr(recipe) else None
+
+
+def _restore_features(model: Any, stored: Values) -> None:
+    count, names = field(stored, "count", int), field(stored, "names", list, type(None))
+    if names is not None:
+        if any(type(name) is not str for name in names) or len(names) != count:
+            raise ModelFormatError(f"There must be {count} names of features, all of them strings.")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.n_features_in_ = count
+
+
+def _by_part(tensors: Tensors) -> dict[str, Tensors]:
+    parts: dict[str, Tensors] = {"network": {}, "scaling": {}, "calibrator": {}}
+    for name, values in tensors.items():
+        part, _, below = name.partition(".")
+        if part not in parts:
+            raise ModelFormatError(f"No model has a tensor named {name!r}.")
+        parts[part][below] = values
+    return parts
+
+
+def _column(scaling: Tensors, name: str, model: Any) -> NDArray[Any]:
+    values = scaling.get(name)
+    if values is None or values.dtype != np.float64 or values.shape != (model.n_features_in_,):
+        raise ModelFormatError(f"scaling.{name} must have one float64 number for each feature.")
+    if not np.isfinite(values).all() or (name == "scale" and not (values > 0).all()):
+        raise ModelFormatError(f"scaling.{name} must have finite numbers (and scales above zero).")
+    return values.copy()

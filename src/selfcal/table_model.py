@@ -1,0 +1,321 @@
+"""A classifier for tables: from the cells of a file to classes, probabilities, and answers withheld."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+from scipy.special import softmax
+
+from selfcal import _checks, _skops
+from selfcal._checks import Float, Int
+from selfcal.classifier import SelfCalibratedClassifier
+from selfcal.columns import Schema
+from selfcal.datasets import stratified_split
+from selfcal.errors import DataError, ModelFormatError
+from selfcal.inference import infer_schema
+from selfcal.predictions import Predictions
+from selfcal.preprocessing import Preprocessor
+from selfcal.reject import rules
+from selfcal.reject.rules import Guarantee, MaxRisk
+from selfcal.reporting.card import model_card
+from selfcal.reporting.page import render
+from selfcal.reporting.summarise import summarise
+from selfcal.storage import read_extra
+from selfcal.target import Target, duplicate_groups, leaks, read_target
+
+FEWEST_ROWS = 20
+HELD_OUT = 0.2
+"""The share of rows on which a model is judged, and which no part of it has seen."""
+
+_PREPROCESSOR, _REPORT, _CARD = "preprocessor.skops", "report.html", "model_card.md"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model says about some rows: codes of the chosen classes, how sure it is, all probabilities, notes."""
+
+    chosen: Int
+    confidence: Float
+    probs: Float
+    unseen: Mapping[str, int]
+    extra: tuple[str, ...]
+
+
+class TableModel:
+    """A fitted preprocessor and classifier, and how both did on rows that were kept apart.
+
+    Rows that agree in every column stay on one side of each split, so that no row is judged by its twin.
+
+    Args:
+        method: The name of a recipe, one of `recipes.names()`.
+        seed: Seeds the splits and the training.
+        held_out: The share of rows to judge on.
+        max_levels: The most categories to keep of one column.
+        **settings: Arguments of `SelfCalibratedClassifier`.
+
+    Attributes:
+        schema: The columns and their kinds.
+        classes: The labels, byte for byte as in the table.
+        notes: What a user should be told about the data and the training.
+        numbers: What the report says, as plain Python.
+        held_out_confidence: How sure the model was in each row that was kept apart.
+        held_out_wrong: Whether it was wrong there.
+
+    Example:
+        >>> from selfcal.datasets import Blobs
+        >>> X, y = Blobs(std=1.7).sample(300, seed=0)
+        >>> table = pl.DataFrame({"east": X[:, 0], "north": X[:, 1], "kind": y.astype(str)})
+        >>> model = TableModel("standard", max_epochs=20).fit(table, "kind")
+        >>> model.predict(table.head(2)).probs.shape
+        (2, 5)
+    """
+
+    schema: Schema
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+    numbers: dict[str, Any]
+    held_out_confidence: Float
+    held_out_wrong: np.ndarray[Any, np.dtype[np.bool_]]
+
+    def __init__(
+        self,
+        method: str = "bo4sc",
+        *,
+        seed: int = 0,
+        held_out: float = HELD_OUT,
+        max_levels: int = 100,
+        **settings: Any,
+    ) -> None:
+        self.seed = _checks.positive_int("seed", seed, low=0)
+        self.held_out = _checks.in_range("held_out", held_out, 0.01, 0.9)
+        self.preprocessor = Preprocessor(max_levels=max_levels)
+        # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be a giant
+        settings = {"standardize": False, **settings}
+        self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)
+
+    def fit(
+        self,
+        table: pl.DataFrame,
+        target: str,
+        *,
+        drop_unlabelled: bool = False,
+        before_training: Callable[[Self], None] | None = None,
+        **reading: Any,
+    ) -> Self:
+        """Find out what the columns hold, train, and judge the result on rows kept apart.
+
+        Args:
+            table: What `read_table` returned.
+            target: The column with the labels.
+            drop_unlabelled: Leave rows without a label out, instead of an error.
+            before_training: Called once `schema`, `classes` and `notes` say what was found in the table.
+            **reading: What `infer_schema` is to know: `kinds`, `missing`, `nonfinite` and `decimal`.
+        """
+        table, labels, groups, parts = self._divide(table, target, drop_unlabelled, reading)
+        notes = [*labels.notes, *self.schema.notes, *leaks(table, self.schema, labels)]
+        notes += _split_notes(groups, labels, parts)
+        self.notes = tuple(notes)
+        if before_training is not None:
+            before_training(self)
+        self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
+        self.notes += tuple(self._train(table, labels.codes, parts))
+        self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
+        return self
+
+    def parts(
+        self, table: pl.DataFrame, target: str, *, drop_unlabelled: bool = False, **reading: Any
+    ) -> Parts:
+        """The rows that `fit` would train on, choose by and judge by; numbers count labelled rows only."""
+        return self._divide(table, target, drop_unlabelled, reading)[3]
+
+    def predict(self, table: pl.DataFrame) -> Answers:
+        """What the model says about the rows of a table, whatever the order of its columns."""
+        encoded = self.preprocessor.encode(table)
+        width = len(self.classes)
+        if not len(encoded.values):
+            none = np.empty(0)
+            return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra)
+        logits, calibrator = self.classifier.logits(encoded.values), self.classifier.calibrator_
+        if calibrator is None:
+            probs = softmax(logits, axis=1)
+            chosen, confidence = logits.argmax(axis=1), probs.max(axis=1)
+        else:
+            probs, chosen = calibrator.predict_proba(logits), calibrator.predict(logits)
+            confidence = calibrator.confidence(logits)
+        return Answers(chosen, confidence, probs, encoded.unseen, encoded.extra)
+
+    def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
+        """The confidence from which on at most a share of `max_risk` is wrong, and the promise in words."""
+        _checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
+        right = (~self.held_out_wrong).astype(np.int64)
+        threshold, guarantee = MaxRisk(max_risk).choose(rules.Answers(_HeldOut(self), None), right, level)
+        return float(threshold), guarantee  # type: ignore[arg-type] # one number unless asked per class
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model, its report and its card into a folder, which appears whole or not at all."""
+        stored = {
+            "preprocessor": self.preprocessor.state(),
+            "table": json.dumps({"notes": self.notes, "numbers": self.numbers}),
+            "confidence": self.held_out_confidence,
+            "wrong": self.held_out_wrong,
+        }
+        extras = {
+            _PREPROCESSOR: _skops.dump(stored),
+            _REPORT: render(self.numbers).encode(),
+            _CARD: model_card(self.numbers).encode(),
+        }
+        judged = self.numbers["methods"][0]
+        scores = {
+            name: judged[name] for name in ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
+        }
+        metrics = {"held_out_rows": self.numbers["rows"], "judgement": judged["judgement"], **scores}
+        return self.classifier.save(path, metrics=metrics, extras=extras)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The model that `save` wrote into a folder."""
+        classifier = SelfCalibratedClassifier.load(path)
+        data = read_extra(path, _PREPROCESSOR)
+        if data is None:
+            raise ModelFormatError(
+                f"{path} holds a classifier without {_PREPROCESSOR}: it was trained on arrays, not on a table. Use "
+                "it from Python, with SelfCalibratedClassifier.load."
+            )
+        try:
+            stored = _skops.load(data)
+            table = json.loads(stored["table"])
+            self = cls()
+            self.classifier = classifier
+            self.preprocessor = Preprocessor.from_state(stored["preprocessor"])
+            self.schema, self.classes = self.preprocessor.schema, tuple(classifier.classes_)
+            self.notes, self.numbers = tuple(table["notes"]), dict(table["numbers"])
+            self.held_out_confidence = _checks.unit_interval(stored["confidence"])
+            self.held_out_wrong = np.asarray(stored["wrong"], dtype=bool)
+            _checks.same_length(confidence=self.held_out_confidence, wrong=self.held_out_wrong)
+            if len(self.preprocessor.feature_names) != classifier.n_features_in_:
+                raise ModelFormatError("the preprocessor is not that of the network")
+        except Exception as error:  # whatever a damaged or hostile file makes go wrong
+            raise ModelFormatError(
+                f"{path}/{_PREPROCESSOR} holds nothing that can be used: {str(error)[:300]}"
+            ) from error
+        return self
+
+    def _divide(
+        self, table: pl.DataFrame, target: str, drop_unlabelled: bool, reading: Mapping[str, Any]
+    ) -> tuple[pl.DataFrame, Target, Int, Parts]:
+        labels = read_target(table, target, drop_unlabelled=drop_unlabelled)
+        if len(labels.rows) < table.height:
+            table = table[labels.rows]
+            labels = replace(labels, rows=np.arange(table.height))
+        if table.height < FEWEST_ROWS:
+            raise DataError(
+                f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
+                f"{table.height}. Bring more rows."
+            )
+        self.schema = infer_schema(table, target=target, **reading)
+        self.classes = labels.classes
+        groups = duplicate_groups(table, self.schema)
+        share = self.classifier.validation_fraction
+        return table, labels, groups, Parts.of(labels.codes, groups, self.held_out, share, self.seed)
+
+    def _train(self, table: pl.DataFrame, codes: Int, parts: Parts) -> list[str]:
+        """Fit the classifier; what it warned of."""
+        X, X_val = (self.preprocessor.transform(table[rows]) for rows in (parts.train, parts.validation))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.classifier.fit(X, codes[parts.train], X_val=X_val, y_val=codes[parts.validation])
+        # codes were enough to train on; names of any length are needed only to answer
+        self.classifier.classes_ = np.array(self.classes, dtype=object)
+        self.classifier.checkpoint_dir = self.classifier.verbose = None
+        for warning in caught:
+            warnings.warn(warning.message, stacklevel=3)
+        return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+
+    def _judge(self, table: pl.DataFrame, codes: Int, parts: Parts) -> None:
+        answers = self.predict(table)
+        judged = Predictions(codes, answers.chosen, answers.confidence, answers.probs)
+        self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
+        method = self.classifier.recipe_.name
+        settings = {
+            "target": self.schema.target,
+            "method": method,
+            "seed": self.seed,
+            "rows for training": f"{len(parts.train):,}",
+            "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
+            "steps": self.classifier.n_iter_,
+            "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
+            **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
+        }
+        self.numbers = {
+            "title": "How far can this model be trusted?",
+            "subtitle": f"Judged on {len(codes):,} rows that no part of the model has seen.",
+            **summarise({method: judged}, classes=np.array(self.classes, dtype=object), settings=settings),
+        }
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows to train on, to choose by, and to judge by."""
+
+    train: Int
+    validation: Int
+    held_out: Int
+
+    @classmethod
+    def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
+        rest, judged = _split_groups(codes, groups, held_out, seed)
+        train, chosen = _split_groups(codes[rest], groups[rest], validation, seed + 1)
+        if not len(judged) or len(chosen) < 2:
+            raise DataError(
+                "The rows must be enough to keep some apart; nearly all classes have a single row, or all rows "
+                "are copies of each other. Bring more rows, or check that the target is the right column."
+            )
+        return cls(rest[train], rest[chosen], judged)
+
+
+def _split_groups(codes: Int, groups: Int, share: float, seed: int) -> tuple[Int, Int]:
+    """Split rows class by class, whole groups at a time; every class has a row in the first part."""
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    _, apart = stratified_split(codes[first], (1 - share, share), seed=seed)
+    is_apart = np.isin(np.arange(len(first)), apart)
+    lost = np.setdiff1d(codes, codes[~is_apart[member]])
+    is_apart[member[np.isin(codes, lost)]] = False
+    return np.flatnonzero(~is_apart[member]), np.flatnonzero(is_apart[member])
+
+
+def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
+    notes = []
+    duplicates = len(groups) - int(groups.max()) - 1
+    if duplicates:
+        notes.append(
+            f"{duplicates:,} of {len(groups):,} rows repeat an earlier row; copies are kept in the same part."
+        )
+    counts = np.bincount(labels.codes[parts.held_out], minlength=len(labels.classes))
+    absent = [labels.classes[code] for code in np.flatnonzero(counts == 0)]
+    if absent:
+        shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
+        notes.append(f"Classes with too few rows to be judged; their calibration is not estimable: {shown}.")
+    return notes
+
+
+class _HeldOut:
+    """The rows kept apart, as the reject option sees a classifier: each answer claims to be right."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, model: TableModel) -> None:
+        self._confidence = model.held_out_confidence
+
+    def predict(self, X: object) -> Int:
+        return np.ones(len(self._confidence), dtype=np.int64)
+
+    def confidence(self, X: object) -> Float:
+        return self._confidence

@@ -1,0 +1,140 @@
+import html
+import json
+import signal
+
+import polars as pl
+import pytest
+import skops.io
+
+from selfcal import errors
+from selfcal._locks import locked
+from selfcal.commands import fit as fit_module
+from selfcal.run import Run
+from selfcal.storage import describe, read_extra
+from selfcal.table_model import TableModel
+from tests.commands.conftest import QUICK, as_json, people, run, succeed
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_model_folder_is_complete_and_nothing_else_is_left(shelf):
+    assert files(shelf / "people-model") == [
+        "model.json",
+        "model.safetensors",
+        "model_card.md",
+        "preprocessor.skops",
+        "report.html",
+    ]
+    assert files(shelf) == ["people-model", "people.csv", "predictions.csv"]
+    said = describe(shelf / "people-model")
+    assert said["classes"]["values"] == ["k0", "k1", "k2"]
+    assert said["metrics"]["held_out_rows"] == 32
+    assert said["settings"]["checkpoint_dir"] is None  # no path of this machine in a model
+    data = read_extra(shelf / "people-model", "preprocessor.skops")
+    assert skops.io.get_untrusted_types(data=data) == []
+
+
+def test_what_was_found_is_said_before_the_verdict(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people().with_columns(one=pl.lit("same")).write_csv("people.csv")
+    result = succeed("fit", "people.csv", "--target", "kind", *QUICK)
+    assert result.stdout.index("colour  category") < result.stdout.index("Verdict:")
+    assert "note: Column 'one' is dropped" in result.stderr
+    page = html.unescape((tmp_path / "people-model" / "report.html").read_text())
+    assert "Column 'one' is dropped" in page
+    assert "people-model/report.html" in result.stdout
+
+
+def test_json_is_all_there_is_on_standard_output(shelf, tmp_path):
+    data = (shelf / "people.csv").read_bytes()
+    result = run("fit", "-", "--target", "kind", "--out", tmp_path / "m", "--json", *QUICK, input=data)
+    numbers = json.loads(result.stdout)
+    assert numbers["classes"] == ["k0", "k1", "k2"]
+    assert numbers["report_numbers"]["rows"] == 32
+
+
+def test_the_same_seed_gives_the_same_bytes(shelf, tmp_path):
+    succeed("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "again", *QUICK)
+    for name in ("model.safetensors", "model.json", "report.html"):
+        assert (tmp_path / "again" / name).read_bytes() == (shelf / "people-model" / name).read_bytes()
+
+
+def test_a_kind_may_be_declared(shelf, tmp_path):
+    args = ["--target", "kind", "--kind", "weight=drop", "--out", tmp_path / "m", *QUICK]
+    numbers = as_json("fit", shelf / "people.csv", *args)
+    assert {c["name"]: c["kind"] for c in numbers["schema"]["columns"]}["weight"] == "drop"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["--target", "knd"], 3, "Did you mean 'kind'?"),
+        (["--target", "kind", "--method", "bo4cs"], 2, "Did you mean 'bo4sc'?"),
+        (["--target", "kind", "--kind", "weight"], 2, "--kind must be NAME=VALUE"),
+        (["--target", "kind", "--kind", "weight=numer"], 2, "Did you mean 'number'?"),
+        (["--target", "kind", "--sep", ";"], 3, "may mean another separator"),
+        (["--target", "kind", "--held-out", "2"], 2, "held_out must be"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(shelf, tmp_path, args, code, message):
+    result = run("fit", shelf / "people.csv", "--out", tmp_path / "model", *args)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_other_things_is_refused_before_training(shelf, tmp_path, monkeypatch):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    monkeypatch.setattr(TableModel, "fit", lambda *_, **__: pytest.fail("trained for nothing"))
+    result = run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path)
+    assert result.exit_code == 6
+    assert "thesis.tex" in result.stderr
+
+
+def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, monkeypatch):
+    """SIGINT in the middle of a step: exit 130, nothing lost, and --resume ends in the very same bytes."""
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK]
+    advance, steps = Run.advance, []
+
+    def struck(self):
+        steps.append(1)
+        if len(steps) == 4:
+            signal.raise_signal(signal.SIGINT)
+        return advance(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "advance", struck)
+        result = run(*args)
+    assert result.exit_code == 130
+    assert "Add --resume to the same command" in result.stderr
+    assert files(tmp_path) == [".m.training"]
+    again = run(*args)
+    assert again.exit_code == 2
+    assert "Go on with it by adding --resume" in again.stderr
+    other = run(*args, "--resume", "--seed", "5")
+    assert other.exit_code == 5
+    assert "belongs to another run" in other.stderr
+    succeed(*args, "--resume")
+    assert files(tmp_path) == ["m"]
+    for name in files(tmp_path / "m"):
+        assert (tmp_path / "m" / name).read_bytes() == (shelf / "people-model" / name).read_bytes(), name
+
+
+def test_two_trainings_for_one_folder(shelf, tmp_path, monkeypatch):
+    folder = tmp_path / "m"
+    monkeypatch.setattr("selfcal._locks._acquired", lambda _: False)
+    with pytest.raises(errors.ConfigError), locked(fit_module.unfinished(folder)):
+        pass
+    result = run("fit", shelf / "people.csv", "--target", "kind", "--out", folder, *QUICK)
+    assert result.exit_code == 2
+    assert "is in use by process" in result.stderr
+    assert not folder.exists()
+
+
+def test_debug_may_come_last(shelf):
+    assert run("fit", shelf / "people.csv", "--target", "knd").exit_code == 3
+    shown = run("fit", shelf / "people.csv", "--target", "knd", "--debug")
+    assert isinstance(shown.exception, errors.DataError)

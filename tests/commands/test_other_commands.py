@@ -1,0 +1,192 @@
+"""inspect, doctor, calibrate, report, compare and tune."""
+
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
+import polars as pl
+import pytest
+
+from selfcal import trials
+from selfcal.recalibration import Recalibration
+from selfcal.trials import Candidate, Task, run_trials, standings
+from tests.commands.conftest import as_json, run, succeed
+
+
+def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
+    shown = succeed("inspect", shelf / "people-model").stdout
+    for line in ("classes        3: k0, k1, k2", "colour  category", "Verdict: ", "method         standard"):
+        assert line in shown
+    numbers = as_json("inspect", shelf / "people-model")
+    assert numbers["description"]["format_version"] == 1
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["predict"]])
+def test_something_else_than_a_model_exits_5(command, shelf, tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"\x80\x04K\x01.")
+    rest = [shelf / "people.csv", "--out", tmp_path / "p.csv"] if command == ["predict"] else []
+    result = run(*command, tmp_path / "model.pt", *rest)
+    assert result.exit_code == 5
+    assert "a pickle" in result.stderr
+
+
+def test_doctor_finds_everything_here():
+    assert "All is well." in succeed("doctor").stdout
+    assert as_json("doctor")["problems"] == []
+
+
+def overconfident(tmp_path, n=400):
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.95, n)
+    z = 4 * np.log(p / (1 - p))
+    said = 1 / (1 + np.exp(-z))
+    table = pl.DataFrame({"y": np.where(rng.random(n) < p, "b", "a"), "prob_a": 1 - said, "prob_b": said})
+    table.write_csv(tmp_path / "theirs.csv")
+    return tmp_path / "theirs.csv"
+
+
+def test_calibrate_mends_an_overconfident_model(tmp_path):
+    theirs, out = overconfident(tmp_path), tmp_path / "mended.csv"
+    said = as_json("calibrate", theirs, "--target", "y", "--out", out, "--apply", theirs)
+    assert said["after"]["log_loss"] < said["before"]["log_loss"] - 0.1
+    assert said["log_loss_difference"]["high"] < 0
+    assert said["after"]["accuracy"] == said["before"]["accuracy"]
+    before, after = (pl.read_csv(path) for path in (theirs, out))
+    assert after.columns == before.columns
+    logit = {name: np.log(t["prob_b"] / t["prob_a"]) for name, t in (("before", before), ("after", after))}
+    np.testing.assert_allclose(logit["before"] / logit["after"], 4, rtol=0.3)
+
+
+def test_calibrate_a_class_and_a_confidence():
+    table = pl.DataFrame(
+        {"y": ["a", "a", "a", "b"] * 25, "predicted": ["a"] * 100, "confidence": [0.99] * 100}
+    )
+    from selfcal.evaluation import find_layout
+
+    mended = Recalibration(find_layout(table, "y")).fit(table).apply(table)
+    np.testing.assert_allclose(mended["confidence"], 0.75, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["--calibrator", "temprature"], 2, "Did you mean 'temperature'?"),
+        (["--apply", "nowhere.csv"], 3, "nowhere.csv"),
+    ],
+)
+def test_calibrate_mistakes(tmp_path, args, code, message):
+    result = run("calibrate", overconfident(tmp_path), "--target", "y", "--out", tmp_path / "o.csv", *args)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_report_shows_several_models_on_one_page(shelf, tmp_path):
+    other = tmp_path / "other.csv"
+    pl.read_csv(shelf / "predictions.csv").write_csv(other)
+    args = ["report", shelf / "predictions.csv", other, "--target", "kind", "--out", tmp_path / "r.html"]
+    assert "other: " in succeed(*args).stdout
+    numbers = json.loads((tmp_path / "r.json").read_text())
+    assert [method["name"] for method in numbers["methods"]] == ["predictions", "other"]
+
+
+def inline(work, units, results, *, jobs, title, key):
+    """`run_units` without processes."""
+    rows = results.rows()
+    done = {(row["name"], row["seed"]) for row in rows}
+    for unit in units:
+        if unit not in done:
+            rows = [*rows, *work(unit)]
+            results.write(rows)
+    return [row for row in rows if (row["name"], row["seed"]) in set(units)]
+
+
+def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "run_units", inline)
+    args = ["compare", shelf / "people.csv", "--target", "kind", "--methods", "standard,temperature"]
+    args += ["--seeds", "2", "--max-epochs", "4", "--out", tmp_path]
+    found = as_json(*args)["standings"]
+    assert {one["name"] for one in found} == {"standard", "temperature"}
+    behind = found[1]["behind"]
+    assert behind["low"] < behind["value"] < behind["high"]
+    assert found[0]["behind"] == {"value": 0.0, "low": None, "high": None}
+    monkeypatch.setattr(Task, "run", lambda *_: pytest.fail("a finished trial was run again"))
+    shown = succeed(*args).stdout
+    assert "behind the best" in shown
+    assert run(*args, "--drop-unlabelled").exit_code == 2  # other settings, other results
+
+
+def test_compare_says_what_is_wrong_with_the_table_at_once(shelf, tmp_path):
+    result = run("compare", shelf / "people.csv", "--target", "knd", "--out", tmp_path / "c")
+    assert result.exit_code == 3
+    assert not (tmp_path / "c").exists()
+    assert run("compare", "-", "--target", "kind").exit_code == 2
+
+
+def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "run_units", inline)
+    args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "4"]
+    args += ["--grid", "learning_rate=0.00001,0.02", "--seeds", "1", "--out", tmp_path]
+    said = as_json(*args)
+    assert said["best"] == "learning_rate=0.02"
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    # a fifth of the 128 rows that the last word is not about
+    assert [row["rows"] for row in rows] == [25, 25]
+    assert said["report_numbers"]["rows"] == 32
+    assert (tmp_path / "model" / "report.html").exists()
+    assert run(*args, "--grid", "depth=3").exit_code == 2
+
+
+def test_a_trial_that_fails_is_a_row_and_the_others_finish(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "run_units", inline)
+    task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 2})
+    bad = Candidate("bad", "standard", {"learning_rate": 1e30})
+    rows = run_trials(
+        task,
+        [Candidate("good", "standard"), bad],
+        seeds=1,
+        results=tmp_path / "r.json",
+        jobs=1,
+        title="",
+    )
+    good, failed = standings(rows)
+    assert (good.name, good.failures) == ("good", {})
+    assert failed.name == "bad"
+    assert "TrainingError" in failed.failures[0]
+
+
+def test_a_trial_that_kills_its_process_is_a_row(shelf, tmp_path, monkeypatch):
+    calls = []
+
+    def broken(work, units, results, **options):
+        calls.append(units)
+        if ("killer", 0) in units and ("killer", 0) not in {(r["name"], r["seed"]) for r in results.rows()}:
+            raise BrokenProcessPool
+        return inline(work, units, results, **options)
+
+    monkeypatch.setattr(trials, "run_units", broken)
+    task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 1})
+    candidates = [Candidate("killer", "standard"), Candidate("good", "standard")]
+    rows = run_trials(task, candidates, seeds=1, results=tmp_path / "r.json", jobs=2, title="")
+    assert {row["name"]: row["failed"] is None for row in rows} == {"killer": False, "good": True}
+
+
+def test_names_cannot_reach_the_terminal(tmp_path):
+    text = "y,prob_a,\x1b[31mprob_b[/red]\na,0.9,0.1\n"
+    result = run("evaluate", "-", "--target", "\x1b]0;owned\x07", input=text.encode())
+    assert "\x1b" not in result.output
+    assert "\x07" not in result.output
+
+
+def test_help_has_examples_and_starts_quickly():
+    for command in ("fit", "predict", "evaluate", "calibrate", "compare", "tune", "report", "inspect"):
+        assert f"selfcal {command} " in succeed(command, "--help").output
+    heavy = "import sys, selfcal.cli; print({'torch', 'numpy', 'polars', 'sklearn'} & sys.modules.keys())"
+    started = time.perf_counter()
+    loaded = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == "set()", (
+        f"loaded {loaded.stdout} in {time.perf_counter() - started:.1f} s"
+    )

@@ -1,0 +1,16 @@
+import pytest
+
+from tests.faults.training import Nursery, digest, run
+
+
+@pytest.fixture(scope="session")
+def nursery(tmp_path_factory):
+    nursery = Nursery(tmp_path_factory.mktemp("nursery") / "log", PYTHONHASHSEED="1")
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def undisturbed():
+    """The digest of a run that nothing happens to, by recipe."""
+    return {name: digest(run(name)) for name in ("standard", "bo4sc")}

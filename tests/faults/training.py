@@ -1,0 +1,229 @@
+"""A training run to injure: in this process, or in a child that may be killed.
+
+Run as a script it is a nursery: it loads torch once and forks a child for every case it is given, so that fifty real
+processes can die in the time it takes to load torch ten times. It has no home folder and may not open a socket.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from selfcal import checkpoint, recipes, step, train
+from selfcal.errors import SelfcalError
+from selfcal.optimizers import Adam
+
+STEPS = 60
+
+
+def data():
+    x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] + x[:, 1] ** 2 > 0.5).long()
+    return [(x[rows], y[rows]) for rows in (slice(0, 120), slice(120, 160), slice(160, 200))]
+
+
+def network():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
+
+
+def run(recipe, folder=None, **settings):
+    """Train with a mask, running statistics, shuffled batches and early stopping: all that a state consists of."""
+    if isinstance(recipe, str):
+        recipe = recipes.named(recipe)
+    options = {"max_steps": STEPS, "batch_size": 32, "evaluate_every": 6, "patience": None, **settings}
+    options = {"checkpoint": folder, "checkpoint_seconds": 0, "optimizer": Adam(lr=0.02), **options}
+    return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
+
+
+def digest(result):
+    """SHA-256 of all that training is for: network, outer parameters, calibrated probabilities, history."""
+    history = vars(result.history)
+    parts = [*result.module.state_dict().values(), *result.outer_params.values()]
+    found = hashlib.sha256(
+        f"{result.n_steps} {result.best_step} {result.status} {history['skipped']}".encode()
+    )
+    arrays = [part.numpy() for part in parts] + list(history["snapshots"].values())
+    arrays += [value for name, value in history.items() if name not in ("snapshots", "skipped")]
+    if result.calibrator is not None:
+        arrays.append(result.calibrator.predict_proba(data()[0][0][:, :2].numpy()))
+    for array in arrays:
+        found.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
+    return found.hexdigest()
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(function, number, *, after=False, first=lambda *arguments: None):
+    """The same function, which kills the process in its call of that number."""
+    calls = 0
+
+    def wrapped(*arguments, **keywords):
+        nonlocal calls
+        calls += 1
+        if calls < number:
+            return function(*arguments, **keywords)
+        first(*arguments)
+        if after:
+            function(*arguments, **keywords)
+        die()
+        return None
+
+    return wrapped
+
+
+def halve(descriptor):
+    """Leave only half of a file that was to be synced to the disk."""
+    with contextlib.suppress(OSError):  # a folder
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
+
+
+def plant(point, number):
+    """Arm one of the places where a kill hurts most."""
+    if point == "in a step":
+        step.BilevelStep._outer_step = dying(step.BilevelStep._outer_step, number)
+        step.BilevelStep._inner_step = dying(step.BilevelStep._inner_step, 5 * number, after=True)
+    elif point == "half written":
+        os.fsync = dying(os.fsync, number, first=halve)
+    elif point == "not synced":
+        os.fsync = dying(os.fsync, number)
+    elif point == "before the rename":
+        os.replace = dying(os.replace, number)
+    elif point == "after the rename":
+        os.replace = dying(os.replace, number, after=True)
+    elif point == "before the old one goes":
+        Path.unlink = dying(Path.unlink, number)
+
+
+POINTS = (
+    "in a step",
+    "half written",
+    "not synced",
+    "before the rename",
+    "after the rename",
+    "before the old one goes",
+)
+
+
+def freeze(folder):
+    """Make a folder read-only, for root too."""
+    os.chmod(folder, 0o555)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+
+
+def watcher(case, log):
+    def watch(stepper):
+        os.write(log, f"{stepper.count}\n".encode())
+        if stepper.count == case.get("step"):
+            time.sleep(case.get("sleep", 0))
+            handler = signal.getsignal(signal.SIGTERM)
+            while case.get("until_asked") and signal.getsignal(signal.SIGTERM) == handler:
+                time.sleep(0.01)
+            if case.get("max_bytes"):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (case["max_bytes"], case["max_bytes"]))
+            if case.get("remove"):
+                shutil.rmtree(case["folder"])
+            if case.get("network"):
+                socket.socket()
+            if case.get("freeze"):
+                freeze(case["folder"])
+
+    return watch
+
+
+def child(case):
+    """One run, which writes its digest; its exit code is the one of the command line."""
+    checkpoint.MAX_SHARE = float("inf")
+    if "point" in case:
+        plant(case["point"], case["number"])
+    log = os.open(case["log"], os.O_WRONLY | os.O_CREAT)
+    said, code = b"", 130
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            result = run(case["recipe"], case["folder"], watch=watcher(case, log), **case.get("settings", {}))
+            said, code = digest(result).encode(), 0
+        except SelfcalError as error:
+            said, code = f"{type(error).__name__}: {error}".encode(), error.exit_code
+        except RuntimeError as error:
+            said, code = f"{type(error).__name__}: {error}".encode(), 1
+    os.ftruncate(log, 0)
+    os.pwrite(log, said, 0)
+    return code
+
+
+def no_network(event, arguments):
+    if event.startswith("socket."):
+        raise RuntimeError(f"the network was asked for: {event}")
+
+
+def main():
+    torch.set_num_threads(1)
+    sys.addaudithook(no_network)
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(child(json.loads(line)))
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+class Nursery:
+    """The other end of `main`."""
+
+    def __init__(self, log, **environment):
+        self.log = log
+        kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "PYTHONHASHSEED")}
+        self.environment = {**kept, **environment}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.training"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=self.environment,
+        )
+
+    def start(self, recipe, folder, **case):
+        """Fork a child; its process id."""
+        self.log.unlink(missing_ok=True)
+        case = {"recipe": recipe, "folder": str(folder), "log": str(self.log), **case}
+        self._process.stdin.write(json.dumps(case) + "\n")
+        return int(self._process.stdout.readline())
+
+    def wait(self, seconds=60):
+        """The exit code of the child, negative if a signal ended it, and what it left in its log."""
+        assert select.select([self._process.stdout], [], [], seconds)[0], "the child did not end"
+        code = int(self._process.stdout.readline())
+        return code, self.log.read_text() if self.log.exists() else ""
+
+    def reach(self, count):
+        """Wait until the child has come to a step."""
+        deadline = time.monotonic() + 60
+        while not self.log.exists() or f"{count}\n" not in self.log.read_text():
+            assert time.monotonic() < deadline, f"step {count} was not reached"
+            time.sleep(0.005)
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(10)
+        self._process.stdout.close()
+
+
+if __name__ == "__main__":
+    main()

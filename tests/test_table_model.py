@@ -1,0 +1,116 @@
+import io
+import warnings
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+import skops.io
+
+from selfcal import SelectiveClassifier, SelfCalibratedClassifier, _skops
+from selfcal.datasets import Blobs
+from selfcal.errors import DataError, ModelFormatError
+from selfcal.table_model import Parts, TableModel, _split_groups
+
+
+def table_of(n=300, seed=0):
+    X, y = Blobs(std=1.7).sample(n, seed=seed)
+    return pl.DataFrame({"east": X[:, 0], "north": X[:, 1], "kind": [f"kind {label}" for label in y]})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return TableModel("temperature", max_epochs=20).fit(table_of(), "kind")
+
+
+def test_a_stored_model_says_the_same_bit_for_bit(model, tmp_path):
+    again = TableModel.load(model.save(tmp_path / "m"))
+    mine, theirs = model.predict(table_of()), again.predict(table_of())
+    np.testing.assert_array_equal(mine.probs, theirs.probs)
+    np.testing.assert_array_equal(mine.chosen, theirs.chosen)
+    assert (again.classes, again.notes, again.schema) == (model.classes, model.notes, model.schema)
+    assert again.numbers == model.numbers
+    assert again.threshold(0.4) == model.threshold(0.4)
+
+
+def test_the_classifier_inside_answers_with_names(model, tmp_path):
+    clf = SelfCalibratedClassifier.load(model.save(tmp_path / "m"))
+    X = model.preprocessor.transform(table_of())
+    assert set(clf.predict(X)) <= set(model.classes)
+
+
+def test_the_threshold_is_that_of_the_selective_classifier_on_the_rows_kept_apart(model):
+    table = table_of()
+    parts = TableModel("temperature", max_epochs=20).parts(table, "kind")
+    apart = table[parts.held_out]
+    X = model.preprocessor.transform(apart)
+    chosen = SelectiveClassifier(model.classifier, max_risk=0.4).fit(X, apart["kind"].to_numpy())
+    assert model.threshold(0.4)[0] == chosen.threshold_
+    assert model.threshold(0.4)[1].errors == chosen.guarantee_.errors
+
+
+def test_no_rows(model):
+    answers = model.predict(table_of().head(0))
+    assert answers.probs.shape == (0, 5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_copies_stay_together_and_every_class_is_trained_on(seed):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(40, size=120)
+    _, groups = np.unique(groups, return_inverse=True)
+    codes = np.where(rng.random(120) < 0.9, groups % 3, rng.integers(4, size=120))
+    rest, apart = _split_groups(codes, groups, 0.3, seed)
+    assert not set(groups[rest]) & set(groups[apart])
+    assert sorted([*rest, *apart]) == list(range(120))
+    assert set(codes[rest]) == set(codes)
+
+
+def test_rows_that_are_all_copies_cannot_be_divided():
+    with pytest.raises(DataError, match="enough to keep some apart"):
+        Parts.of(np.arange(30) % 2, np.zeros(30, dtype=int), 0.2, 0.3, 0)
+
+
+def test_a_model_of_arrays_is_not_one_of_tables(tmp_path):
+    X, y = Blobs(std=1.7).sample(100, seed=0)
+    clf = SelfCalibratedClassifier("standard", max_epochs=2, random_state=0).fit(X, y)
+    with pytest.raises(ModelFormatError, match="trained on arrays"):
+        TableModel.load(clf.save(tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"no archive",
+        skops.io.dumps({"other": 1}),
+        skops.io.dumps({"table": "{}", "preprocessor": {}, "confidence": np.ones(1), "wrong": np.ones(1)}),
+    ],
+    ids=["bytes", "names", "empty"],
+)
+def test_a_preprocessor_that_is_none(model, stored, tmp_path):
+    folder = model.classifier.save(tmp_path / "m", extras={"preprocessor.skops": stored})
+    with pytest.raises(ModelFormatError, match="holds nothing that can be used"):
+        TableModel.load(folder)
+
+
+def test_a_bomb_is_not_unpacked():
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as member:
+        for _ in range(1025):
+            member.write(bytes(2**20))
+    with pytest.raises(ModelFormatError, match="once unpacked"):
+        _skops.load(file.getvalue())
+
+
+def test_warnings_of_training_become_notes(monkeypatch):
+    fit = SelfCalibratedClassifier.fit
+
+    def warned(self, *args, **options):
+        warnings.warn("something is odd", stacklevel=2)
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(SelfCalibratedClassifier, "fit", warned)
+    with pytest.warns(UserWarning, match="something is odd"):
+        model = TableModel("standard", max_epochs=1).fit(table_of(60), "kind")
+    assert model.notes == ("something is odd",)
+    assert "something is odd" in str(model.numbers["settings"])
