@@ -1,6 +1,7 @@
 import io
 import sys
 
+from selfcal import progress
 from selfcal.progress import progress_bar
 
 
@@ -23,3 +24,13 @@ def test_shows_loss_and_count_and_no_markup(monkeypatch):
     assert "[red]Training" in terminal.getvalue()
     assert "1/2" in terminal.getvalue()
     assert "loss 0.5 [bold]" in terminal.getvalue()
+
+
+def test_a_log_gets_a_plain_line_from_time_to_time(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    with progress_bar("Training", total=2_000, show=True) as advance:
+        advance(1_000, "loss 0.5")
+    assert capsys.readouterr().err == "Training 1,000/2,000 loss 0.5, at most 0 s left\n"
+    with progress_bar("Training", total=2, show=False) as advance:
+        advance(1)
+    assert capsys.readouterr().err == ""

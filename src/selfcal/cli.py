@@ -19,7 +19,7 @@ from selfcal.commands.fit import fit
 from selfcal.commands.inspect import inspect
 from selfcal.commands.predict import predict
 from selfcal.commands.report import report
-from selfcal.errors import SelfcalError
+from selfcal.errors import Interrupted, SelfcalError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class _Commands(TyperGroup):
         except SelfcalError as error:
             if ctx.params.get("debug"):
                 raise
-            say(f"error: {error}", err=True)
+            say(str(error) if isinstance(error, Interrupted) else f"error: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             say("interrupted", err=True)

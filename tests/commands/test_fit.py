@@ -109,7 +109,9 @@ def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, monk
         patched.setattr(Run, "advance", struck)
         result = run(*args)
     assert result.exit_code == 130
-    assert "Add --resume to the same command" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith(
+        "Stopped; nothing is lost. Add --resume to the same command"
+    )
     assert files(tmp_path) == [".m.training"]
     again = run(*args)
     assert again.exit_code == 2
