@@ -5,7 +5,7 @@ READY := .venv/.ready
 PARITY := .venv/.parity
 export MPLBACKEND := Agg
 
-.PHONY: help install demo test test-parity test-browser lint bench docs clean
+.PHONY: help install demo test test-faults test-parity test-browser lint bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -29,7 +29,6 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: test-faults
 test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
 

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -120,3 +123,15 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
     (second,) = torch.autograd.grad(slope @ direction, flat)
     difference = central_difference(gradient, theta, direction)
     assert (second - difference).norm() < 1e-2 * difference.norm()
+
+
+def test_several_threads_do_not_end_the_process():
+    """Narrow layers, an odd batch, two threads: torch's own backward pass crashes on some layouts of memory."""
+    program = (
+        "import torch; from selfcal import models; torch.set_num_threads(2); torch.manual_seed(0)\n"
+        "for _ in range(6):\n"
+        "    module = models.resnet18(10, width=8, channels=1)\n"
+        "    for _ in range(3):\n"
+        "        module(torch.randn(127, 1, 28, 28)).logsumexp(dim=1).sum().backward()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -7,7 +7,7 @@ import json
 import zipfile
 from typing import Any
 
-import skops.io  # type: ignore[import-untyped]
+import skops.io
 
 from selfcal.errors import ModelFormatError
 

@@ -80,8 +80,8 @@ class _Pipeline(nn.Module):
 
 def _exported(pipeline: _Pipeline, n_features: int) -> Any:
     try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
+        import onnx  # noqa: F401 # torch needs it, and would say so later and less plainly
+        import onnxscript  # noqa: F401 # the same
     except ImportError as error:
         raise ConfigError(
             f"to_onnx must have onnx and onnxscript at hand; {error}. Run: pip install 'selfcal[export]'"

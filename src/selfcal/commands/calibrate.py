@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,8 +69,8 @@ def calibrate(
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
     separator_of(out)
-    reading = {"sep": sep, "encoding": encoding, "ragged": ragged}
-    table = read_table(predictions, **reading)  # type: ignore[arg-type]
+    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
+    table = read_table(predictions, **reading)
     layout = find_layout(
         table,
         target,
@@ -85,7 +85,7 @@ def calibrate(
         note("the calibrator has seen the labels of the rows it is applied to; judge it on others (--apply).")
         parts = iter([table])
     else:
-        parts = read_batches(apply, allow_empty=True, **reading)  # type: ignore[arg-type]
+        parts = read_batches(apply, allow_empty=True, **reading)
     rows = write_batches(_applied(mended, parts), out)
     scores = {"before": mended.before.scores(), "after": mended.after.scores()}
     if as_json:

@@ -133,7 +133,7 @@ def tune(
     folder = Path(f"{stem(data)}-tuned") if out is None else out
     shared: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
     fitting = _fitting(kind, missing, nonfinite, decimal, drop_unlabelled)
-    reading = {"sep": sep, "encoding": encoding, "ragged": ragged}
+    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
     task = Task(_file(data), target, reading=reading, fitting=fitting, settings=shared, within=0)
     _try_reading(task)
     check_replaceable(folder / "model")
@@ -144,7 +144,7 @@ def tune(
     found = standings(rows)
     best = next(c for c in candidates if c.name == found[0].name)
     model = TableModel(best.method, seed=0, verbose=True, **shared, **best.settings)
-    model.fit(read_table(data, **reading), target, **fitting)  # type: ignore[arg-type]
+    model.fit(read_table(data, **reading), target, **fitting)
     model.save(folder / "model")
     if as_json:
         print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.numbers})
