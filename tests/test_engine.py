@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import Batch, BilevelStep, Recipe, TensorBatches, hypergradients, recipes, train
 from selfcal.calibrators import IsotonicConfidence
 from selfcal.datasets import Blobs
-from selfcal.engine import selection_loss
+from selfcal.engine import selection_losses
 from selfcal.errors import ConfigError, DataError, TrainingError
 from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
 from selfcal.interfaces import Hypergradient
@@ -132,7 +132,7 @@ def test_best_state_is_restored():
     assert result.n_steps < 600
     best = int(np.argmin(history.selection_loss))
     assert result.best_step == history.selection_step[best] < result.n_steps
-    assert selection_loss(result.module, TensorBatches(*SELECTION)) == pytest.approx(
+    assert selection_losses(result.module, TensorBatches(*SELECTION))[0] == pytest.approx(
         history.selection_loss[best], rel=1e-6
     )
     at_best = np.flatnonzero(history.snapshot_step <= result.best_step)[-1]
@@ -143,7 +143,7 @@ def test_best_state_is_restored():
 def test_best_state_includes_batch_norm_statistics():
     module = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5))
     result = fit(recipes.standard(), module, max_steps=400, patience=3, optimizer=Adam(lr=0.1))
-    again = selection_loss(result.module, TensorBatches(*SELECTION))
+    again = selection_losses(result.module, TensorBatches(*SELECTION))[0]
     assert again == pytest.approx(result.history.selection_loss.min(), rel=1e-6)
 
 

@@ -6,6 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -24,11 +25,13 @@ from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Recipe
+from selfcal.interfaces import Candidate, Recipe, Share
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.problem import evaluating, forward_in_blocks
+from selfcal.racing import expected_seconds, race
 from selfcal.storage import Storable
+from selfcal.team_training import Rows, TrainedTeam, train_team
 
 FULL_BATCH_UP_TO = 1024
 FARTHEST = 1e18
@@ -61,9 +64,10 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     Args:
         method: The name of a recipe, one of `recipes.names()` such as ``"bo4sc"``, ``"standard"`` or
             ``"temperature"``, or a `Recipe`, for instance ``recipes.bo4sc(outer_lr=0.05)``.
-        network: A function ``(n_features, n_classes) -> nn.Module`` that returns logits; by default an MLP.
-        hidden: Widths of the hidden layers of the default network.
-        learning_rate: Step size of the inner optimiser, Adam.
+        network: A kind of network, one of `models.FOR_TABLES`, or a function ``(n_features, n_classes) -> nn.Module``
+            that returns logits; by default what the method tries, or ``"mlp"``.
+        hidden: Widths of the hidden layers; by default two of 64 or, behind an encoding of columns, of 128.
+        learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, behind an encoding, 0.002.
         batch_size: Rows per step; ``"auto"`` takes all rows up to 1024 and 256 beyond; None always takes all.
         max_epochs: Passes over the training rows at most.
         early_stopping: Keep rows back and return to the state with the lowest log loss on them. Without it,
@@ -71,6 +75,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         validation_fraction: Share of the rows kept back from training when no validation data is given.
         patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
             improvement before training stops; None never stops.
+        time_budget: Seconds that a race between several kinds of network may take.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling.
         verbose: Show a progress bar; by default only on a terminal.
@@ -86,6 +91,10 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         best_iter_: The inner step whose state was kept.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
+        selection_: Of methods that train several networks: what was tried, from what counts most to what counts not
+            at all, with the log loss on rows held out.
+        out_of_fold_: Of those methods: for each row of `X`, the probabilities that networks gave it which had not
+            been trained on it; NaN for rows that all were trained on.
         data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
 
     Example:
@@ -102,14 +111,15 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self,
         method: str | Recipe = "bo4sc",
         *,
-        network: Callable[[int, int], nn.Module] | None = None,
-        hidden: Sequence[int] = (64, 64),
-        learning_rate: float = 0.005,
+        network: Callable[[int, int], nn.Module] | str | None = None,
+        hidden: Sequence[int] | None = None,
+        learning_rate: float | None = None,
         batch_size: int | str | None = "auto",
         max_epochs: int = 500,
         early_stopping: bool = True,
         validation_fraction: float = 0.3,
         patience: int | None = 10,
+        time_budget: float = 60.0,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
@@ -124,6 +134,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.time_budget = time_budget
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
@@ -137,6 +148,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         *,
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Train on a table and its labels.
 
@@ -147,6 +159,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             X_val: Validation rows to use instead of keeping back rows of `X`; if the method needs rows for
                 its outer level and for early stopping, they are divided in two halves.
             y_val: Their labels.
+            groups: Which rows belong together, such as copies or visits of one patient. Methods that train several
+                networks never judge a row by one that was trained on its group; other methods take `X_val` instead.
         """
         self.__dict__.pop("_n_rows", None)  # if this fit fails, the old network must not meet the new classes
         self._check_settings()
@@ -159,6 +173,26 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             weight = weight / weight.max()  # no sum of weights overflows, and only their ratios matter
         rows = counted_rows(codes, weight)
         validation = self._validation(X_val, y_val)
+        units = self._groups(groups, len(table))
+        if self.recipe_.sharing is not None:
+            self._fit_scaling(table[rows], None if weight is None else weight[rows])
+            self._fit_team(Rows(self._tensor(table), codes, weight), rows, units, seed)
+        else:
+            self._fit_one(table, codes, weight, validation, rows, seed)
+        self.data_fingerprint_ = fingerprint(table, codes, weight)
+        self._n_rows = len(table)
+        return self
+
+    def _fit_one(
+        self,
+        table: Float,
+        codes: Int,
+        weight: Float | None,
+        validation: tuple[Float, Int] | None,
+        rows: Int,
+        seed: int,
+    ) -> None:
+        """One network, with rows kept back for the outer level and for early stopping."""
         needs = {"outer": self.recipe_.needs_outer_data, "selection": bool(self.early_stopping)}
         if validation is None:
             parts = keep_back(codes, rows, self.validation_fraction, **needs, seed=seed)
@@ -175,15 +209,62 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             )
         result = self._train(data, parts, seed)
         self.module_ = result.module
+        self.calibrator_ = result.calibrator
+        self.train_rows_ = parts.train
+        self._remember(result)
+
+    def _fit_team(self, data: Rows, rows: Int, groups: Int | None, seed: int) -> None:
+        """Several networks, which are trained on shares of the rows and answer as one."""
+        assert self.recipe_.sharing is not None
+        units = None if groups is None else groups[rows]
+        shares = [
+            Share(rows[share.train], rows[share.held_out])
+            for share in self.recipe_.sharing.shares(data.y[rows], units, seed=seed)
+        ]
+
+        def modules(candidate: Candidate, members: Sequence[int]) -> list[nn.Module]:
+            return [self._seeded_network(candidate.network, data.x, seed + member) for member in members]
+
+        def train(candidate: Candidate, members: Sequence[int], limit: float) -> TrainedTeam:
+            name = f"{candidate.network}-{candidate.recipe.name}-{members[0]}"
+            return train_team(
+                modules(candidate, members),
+                [shares[member] for member in members],
+                data,
+                recipe=candidate.recipe,
+                optimizer=Adam(lr=self._rate(candidate.network)),
+                max_epochs=self.max_epochs,
+                batch_size=self._batch_size(len(shares[0].train)),
+                early_stopping=self.early_stopping,
+                patience=self.patience,
+                seed=seed + members[0],
+                max_seconds=limit,
+                progress=self.verbose,
+                checkpoint=None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / name,
+            )
+
+        candidates = self._candidates()
+        won = race(
+            candidates,
+            len(shares),
+            train,
+            data.y,
+            data.weight,
+            costs=[expected_seconds(modules(c, [0])[0], len(rows), len(shares)) for c in candidates],
+            budget=self.time_budget if len(candidates) > 1 else np.inf,
+        )
+        self.module_ = won.committee
+        self.calibrator_ = None
+        self.selection_ = won.selection
+        self.out_of_fold_ = won.probs
+        self.train_rows_ = rows
+        self._remember(won.result)
+
+    def _remember(self, result: TrainingResult) -> None:
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step
-        self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
-        self.calibrator_ = result.calibrator
-        self.data_fingerprint_ = fingerprint(table, codes, weight)
-        self._n_rows = len(table)
-        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_rows")
@@ -252,7 +333,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     def _check_settings(self) -> None:
         for name in ("early_stopping", "standardize"):
             _checks.boolean(name, getattr(self, name))
-        _checks.in_range("learning_rate", self.learning_rate, 0, open_low=True)
+        if self.learning_rate is not None:
+            _checks.in_range("learning_rate", self.learning_rate, 0, open_low=True)
+        _checks.in_range("time_budget", self.time_budget, 0, open_low=True)
         _checks.in_range("validation_fraction", self.validation_fraction, 0, 0.9, open_low=True)
         _checks.positive_int("max_epochs", self.max_epochs)
         if self.patience is not None:
@@ -264,13 +347,15 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
                 "checkpoint_dir needs a whole number as random_state, so that a fit started again is the same fit; "
                 f"got {self.random_state!r}."
             )
-        if not isinstance(self.hidden, (list, tuple, np.ndarray)):
+        if self.hidden is not None and not isinstance(self.hidden, (list, tuple, np.ndarray)):
             raise ConfigError(
                 f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
             )
-        for layer, width in enumerate(self.hidden):
+        for layer, width in enumerate(self.hidden if self.hidden is not None else ()):
             _checks.positive_int(f"hidden[{layer}]", width)
-        if self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
+        if isinstance(self.network, str):
+            _checks.one_of("network", self.network, models.FOR_TABLES)
+        elif self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
             raise ConfigError(
                 "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
                 f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
@@ -283,7 +368,12 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         if X_val is None or y_val is None:
             given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
             raise ConfigError(f"X_val and y_val go together; got {given} without {missing}.")
-        if not (self.recipe_.needs_outer_data or self.early_stopping):
+        if self.recipe_.sharing is not None:
+            warnings.warn(
+                f"X_val is not used: method {self.recipe_.name!r} holds rows of X out in turn. Add X_val to X.",
+                stacklevel=3,
+            )
+        elif not (self.recipe_.needs_outer_data or self.early_stopping):
             warnings.warn(
                 f"X_val is not used: method {self.recipe_.name!r} with early_stopping=False keeps no rows back.",
                 stacklevel=3,
@@ -291,6 +381,19 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         table = feature_table(self, X_val, reset=False, name="X_val")
         target = labels(y_val, len(table), name="y_val")
         return table, _checks.label_codes(target, len(self.classes_), self.classes_, name="y_val")
+
+    def _groups(self, groups: ArrayLike | None, n_rows: int) -> Int | None:
+        if groups is None:
+            return None
+        if self.recipe_.sharing is None:
+            raise ConfigError(
+                f"groups is for methods that train several networks, such as 'crossfit'; got it with "
+                f"{self.recipe_.name!r}. Keep whole groups apart yourself, and pass them as X_val and y_val."
+            )
+        values = np.asarray(groups)
+        if values.shape != (n_rows,):
+            raise DataError(f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}.")
+        return np.unique(values, return_inverse=True)[1]
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
         self._mean, self._scale = np.zeros(table.shape[1]), np.ones(table.shape[1])
@@ -321,16 +424,15 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     def _train(self, data: _Data, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))
         batches = data.batches(parts.train, batch_size, seed)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            module = self._network(data.x)
+        kind = "mlp" if self.network is None else self.network
+        module = self._seeded_network(kind, data.x[parts.train], seed)
         return train(
             module,
             batches,
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
             None if parts.selection is None else data.batches(parts.selection, batch_size, 0),
             recipe=self.recipe_,
-            optimizer=Adam(lr=self.learning_rate),
+            optimizer=Adam(lr=self._rate(kind)),
             max_steps=self.max_epochs * len(batches),
             patience=self.patience,
             seed=seed,
@@ -343,10 +445,30 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             return None if n_train <= FULL_BATCH_UP_TO else 256
         return None if self.batch_size is None else int(self.batch_size)
 
-    def _network(self, x: Tensor) -> nn.Module:
-        n_features, n_classes = x.shape[1], len(self.classes_)
+    def _candidates(self) -> Sequence[Candidate]:
+        """What is raced; a network that the user chose is the only one."""
+        recipe = self.recipe_
+        candidates = recipe.portfolio or (Candidate("tabular", recipe),)
         if self.network is None:
-            return models.mlp(n_features, n_classes, hidden=self.hidden)
+            return candidates
+        kind = self.network if isinstance(self.network, str) else "own"
+        return [Candidate(kind, recipe) for recipe in dict.fromkeys(c.recipe for c in candidates)]
+
+    def _rate(self, kind: object) -> float:
+        if self.learning_rate is not None:
+            return float(self.learning_rate)
+        return 0.002 if kind in models.ENCODED else 0.005
+
+    def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return self._network(kind, x)
+
+    def _network(self, kind: object, x: Tensor) -> nn.Module:
+        n_features, n_classes = x.shape[1], len(self.classes_)
+        if isinstance(kind, str) and kind != "own":
+            return models.for_table(kind, x, n_classes, hidden=self.hidden)
+        assert callable(self.network)
         module = self.network(n_features, n_classes)
         if not isinstance(module, nn.Module):
             raise ConfigError(

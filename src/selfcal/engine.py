@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from selfcal.problem import evaluating
 from selfcal.progress import progress_bar
 from selfcal.run import RUNNING, Run
 from selfcal.step import BilevelStep, DivergenceError
+from selfcal.teams import members_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class TrainingResult:
         history: What happened, as plain arrays.
         n_steps: Inner steps taken.
         best_step: The inner step whose state was chosen (the last one without selection data).
-        status: ``"stopped early"`` or ``"ran to the end"``.
+        status: ``"stopped early"``, ``"ran to the end"`` or ``"out of time"``.
         seconds: How long it took.
     """
 
@@ -60,6 +62,7 @@ def train(
     recipe: Recipe,
     optimizer: OptimizerRule,
     max_steps: int = 1000,
+    max_seconds: float = math.inf,
     evaluate_every: int | None = None,
     patience: int | None = 20,
     watch: Callable[[BilevelStep], object] = lambda step: None,
@@ -85,6 +88,8 @@ def train(
         recipe: The method.
         optimizer: The inner optimiser rule.
         max_steps: Inner steps at most.
+        max_seconds: Stop after the first look at the selection data past this time. A run that it stops depends on
+            the machine's speed.
         evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
             training data, but at least 10 steps.
         patience: Stop after so many looks without improvement; None never stops early.
@@ -156,8 +161,10 @@ def train(
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
                         watch(step)
-                        loss = None if selection is None else selection_loss(module, selection)
-                        run.evaluated(loss, patience=patience, last=step.count == max_steps)
+                        losses = None if selection is None else selection_losses(module, selection)
+                        run.evaluated(losses, patience=patience, last=step.count == max_steps)
+                        if run.seconds >= max_seconds:
+                            run.out_of_time()
                 except DivergenceError as failure:
                     run.roll_back(failure)
                 after_step()
@@ -185,23 +192,36 @@ def train(
     )
 
 
-def selection_loss(module: nn.Module, data: Batches) -> float:
-    """The mean log loss of the network's probabilities, weighted by the rows' sample weights."""
+def selection_losses(module: nn.Module, data: Batches) -> list[float]:
+    """The mean log loss of each network on its rows, weighted by their sample weights."""
+    n_members = len(members_of(module))
     logits, y, weight = held_out_logits(module, data)
-    loss = F.cross_entropy(logits.double(), y, reduction="none")
-    return float(loss.mean() if weight is None else (loss * weight).sum() / weight.sum())
+    loss = F.cross_entropy(logits.double(), y, reduction="none").view(n_members, -1)
+    weight = torch.ones_like(loss) if weight is None else weight.view(n_members, -1)
+    losses: list[float] = ((loss * weight).sum(dim=1) / weight.sum(dim=1)).tolist()
+    return losses
 
 
 def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in."""
-    like = next(module.parameters())
+    """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in.
+
+    Of a team, the rows of the first network come first.
+    """
+    n_members, like = len(members_of(module)), next(module.parameters())
+
+    def joined(parts: list[Tensor]) -> Tensor:
+        return torch.cat([part.unflatten(0, (n_members, -1)) for part in parts], dim=1).flatten(0, 1)
+
     with torch.no_grad(), evaluating(module):
         batches = [batch.to(like) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("A pass over the held-out data gave no batch; expected at least one row.")
-        logits = torch.cat([module(batch.x) for batch in batches])
-    weights = [batch.weight for batch in batches if batch.weight is not None]
-    return logits, torch.cat([batch.y for batch in batches]), torch.cat(weights) if weights else None
+        logits = joined([module(batch.x) for batch in batches])
+    y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
+    if all(weight is None for weight in weights):
+        return logits, y, None
+    ones = (like.new_ones(len(batch.y)) for batch in batches)
+    return logits, y, joined([o if w is None else w for o, w in zip(ones, weights, strict=True)])
 
 
 def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:

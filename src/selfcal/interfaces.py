@@ -289,9 +289,35 @@ class Calibrator(ABC):
         """Calibrated probability that the class chosen by `predict` is right."""
 
 
+class Share(NamedTuple):
+    """The rows one network is trained on, and those it is kept away from."""
+
+    train: Int
+    held_out: Int
+
+
+class Sharing(ABC):
+    """How rows are shared out among several networks, which then answer as one."""
+
+    @abstractmethod
+    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+        """The share of each network. Rows of one class are spread evenly; rows of one group stay together."""
+
+
+class Candidate(NamedTuple):
+    """A kind of network, trained by a recipe."""
+
+    network: str
+    recipe: Recipe
+
+
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """A named method: which parts it is made of. Parts that do not fit fail here, not in training."""
+    """A named method: which parts it is made of. Parts that do not fit fail here, not in training.
+
+    With a `sharing`, several networks are trained on shares of the rows and answer as one. With a `portfolio`, its
+    candidates are raced, and what they say about rows they have not seen decides how much each counts.
+    """
 
     name: str
     loss: Loss
@@ -302,6 +328,8 @@ class Recipe:
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
     calibrator: Calibrator | None = None
+    sharing: Sharing | None = None
+    portfolio: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
         positive_int("inner_steps", self.inner_steps)
@@ -311,6 +339,8 @@ class Recipe:
                 raise ConfigError(
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
+        if self.portfolio and self.sharing is None:
+            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no sharing; give one such as CrossFit().")
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(
@@ -335,9 +365,10 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
+        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "sharing")}
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
+        steps += [f"portfolio={self.portfolio!r}"] if self.portfolio else []
         given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
         return f"Recipe({', '.join(given)})"
 
@@ -360,4 +391,5 @@ _PARTS = {
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
     "calibrator": Calibrator,
+    "sharing": Sharing,
 }

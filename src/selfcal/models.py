@@ -10,7 +10,8 @@ from typing import NamedTuple, ParamSpec
 import torch
 from torch import Tensor, nn
 
-from selfcal._checks import in_range, positive_int
+from selfcal._checks import in_range, one_of, positive_int
+from selfcal.encodings import Periodic, PiecewiseLinear
 
 EXPANSION = 4
 """A bottleneck block ends in so many times its inner channels."""
@@ -84,6 +85,95 @@ def mlp(
             layers.append(nn.Dropout(dropout))
         width = size
     return nn.Sequential(*layers, nn.Linear(width, n_classes))
+
+
+@_remembered
+def tabular(
+    n_features: int,
+    n_classes: int,
+    *,
+    columns: Sequence[int] | None = None,
+    encoding: str = "piecewise",
+    hidden: Sequence[int] = (128, 128),
+    dropout: float = 0.2,
+) -> nn.Sequential:
+    """A multilayer perceptron for tables: each chosen column is spread over many inputs first.
+
+    Args:
+        n_features: Columns of the input, of mean 0 and standard deviation 1.
+        n_classes: Classes, one logit each.
+        columns: Which columns are spread; by default all. See `spread_columns`.
+        encoding: ``"piecewise"`` spreads a column over bins, which must be placed before training
+            (``module[0].fit(x)``); ``"periodic"`` over waves.
+        hidden: Width of each hidden layer; none makes a model in which the effects of the columns add up.
+        dropout: Share of hidden units left out in training.
+
+    Example:
+        >>> import torch
+        >>> network = tabular(2, 5, hidden=(8,), columns=[0])
+        >>> network[0].fit(torch.randn(100, 2)).n_outputs
+        18
+    """
+    one_of("encoding", encoding, _ENCODINGS)
+    columns = range(n_features) if columns is None else columns
+    first = _ENCODINGS[encoding](n_features, columns)
+    return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout))
+
+
+N_BINS = 16
+_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic]] = {
+    "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
+    "periodic": Periodic,
+}
+
+FOR_TABLES = ("linear", "mlp", "additive", "tabular", "periodic")
+"""The kinds of network that `for_table` makes."""
+ENCODED = ("tabular", "periodic")
+"""Those with hidden layers behind an encoding: they have many more weights, and take smaller steps."""
+
+
+def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | None = None) -> nn.Module:
+    """A network of a kind for the rows of a table.
+
+    Args:
+        kind: ``"linear"``; ``"mlp"``; ``"additive"``, where every column has an effect of any shape and the effects
+            add up; ``"tabular"``, a perceptron on columns that are spread over bins; ``"periodic"``, over waves.
+        x: The rows, of mean 0 and standard deviation 1: they tell which columns to spread, and where bins begin.
+        n_classes: Classes, one logit each.
+        hidden: Width of each hidden layer, for those kinds that have some.
+
+    Example:
+        >>> import torch
+        >>> for_table("additive", torch.randn(50, 2), 3)
+        Sequential(
+          (0): PiecewiseLinear(columns=[0, 1], n_bins=16)
+          (1): Linear(in_features=34, out_features=3, bias=True)
+        )
+    """
+    one_of("network", kind, FOR_TABLES)
+    n_features = x.shape[1]
+    if kind in ("linear", "mlp"):
+        return mlp(n_features, n_classes, hidden=() if kind == "linear" else hidden or (64, 64))
+    network = tabular(
+        n_features,
+        n_classes,
+        columns=spread_columns(x),
+        encoding="periodic" if kind == "periodic" else "piecewise",
+        hidden=() if kind == "additive" else hidden or (128, 128),
+    )
+    network[0].fit(x)
+    return network
+
+
+def spread_columns(x: Tensor) -> list[int]:
+    """The columns worth spreading over several inputs: those with more than two values.
+
+    Example:
+        >>> import torch
+        >>> spread_columns(torch.tensor([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0]]))
+        [1]
+    """
+    return [column for column in range(x.shape[1]) if len(x[:, column].unique()) > 2]
 
 
 @_remembered

@@ -14,6 +14,7 @@ from selfcal._random import streams_restored
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Evaluation, Problem, Recipe
+from selfcal.teams import members_of
 
 BLOCK = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
@@ -30,6 +31,7 @@ class BilevelProblem(Problem):
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
         self.module = module
         self.recipe = recipe
+        self._members = members_of(module)
         trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
         if not trainable:
             raise ConfigError("The network has no trainable parameters; expected at least one.")
@@ -68,12 +70,22 @@ class BilevelProblem(Problem):
                 p.copy_(part.view_as(p))
         self._written = self._versions()
 
-    def kept(self) -> list[Tensor]:
-        """What the network holds beside its trainable parameters: buffers and frozen parameters."""
+    @property
+    def n_members(self) -> int:
+        """How many networks there are, each with rows of its own."""
+        return len(self._members)
+
+    def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
+        """Of each network, its parameters as one flat vector and what it holds beside them (copies)."""
+        thetas = self.read().view(self.n_members, -1)
         return [
-            *self.module.buffers(),
-            *(p.detach() for p in self.module.parameters() if not p.requires_grad),
+            (theta.clone(), [value.clone() for value in _beside(member)])
+            for theta, member in zip(thetas, self._members, strict=True)
         ]
+
+    def kept(self) -> list[Tensor]:
+        """What the networks hold beside their trainable parameters: buffers and frozen parameters."""
+        return [value for member in self._members for value in _beside(member)]
 
     def keep(self, values: Iterable[Tensor]) -> None:
         """Set what `kept` gives."""
@@ -188,6 +200,11 @@ def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
     ]
     with torch.no_grad(), evaluating(module):
         return torch.cat([module(block) for block in blocks])[: len(x)]
+
+
+def _beside(module: nn.Module) -> list[Tensor]:
+    """Buffers and frozen parameters."""
+    return [*module.buffers(), *(p.detach() for p in module.parameters() if not p.requires_grad)]
 
 
 def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:

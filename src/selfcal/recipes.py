@@ -7,19 +7,23 @@ from collections.abc import Callable
 from selfcal import calibrators, losses
 from selfcal._checks import boolean, one_of
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Calibrator, Hypergradient, Loss, Objective, OuterModel, Recipe
+from selfcal.interfaces import Calibrator, Candidate, Hypergradient, Loss, Objective, OuterModel, Recipe
 from selfcal.losses.module import fixed, name_of
 from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
 from selfcal.optimizers import Adam, NormalizedSGD
 from selfcal.outer import GammaNet, SampleWeights, UnitL2
+from selfcal.sharing import CrossFit, SameRows
 from selfcal.transforms import Mixup
 
 __all__ = [
     "Recipe",
+    "auto",
     "bo4sc",
     "brier",
     "ce_dece",
     "ce_sece",
+    "crossfit",
+    "ensemble",
     "entropy",
     "flsd",
     "focal",
@@ -175,6 +179,43 @@ def bo4sc(
     )
 
 
+def crossfit(*, folds: int = 5) -> Recipe:
+    """As many networks as folds, each kept away from one; they answer together.
+
+    Every row trains most of the networks and is honestly judged by one of them, so that nothing is lost to validation.
+
+    Args:
+        folds: How many.
+
+    Example:
+        >>> crossfit(folds=3).sharing
+        CrossFit(folds=3)
+    """
+    return Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
+
+
+def ensemble(*, networks: int = 5) -> Recipe:
+    """A deep ensemble: networks that differ in their random start alone, and answer together."""
+    return Recipe(name="ensemble", loss=losses.cross_entropy, sharing=SameRows(networks))
+
+
+def auto(*, folds: int = 5) -> Recipe:
+    """Several kinds of cross-fitted network, raced by what they say about rows they have not seen.
+
+    Example:
+        >>> [candidate.network for candidate in auto().portfolio]
+        ['mlp', 'tabular', 'additive', 'periodic', 'linear']
+    """
+    kinds = ("mlp", "tabular", "additive", "periodic", "linear")
+    recipe = crossfit(folds=folds)
+    return Recipe(
+        name="auto",
+        loss=recipe.loss,
+        sharing=recipe.sharing,
+        portfolio=tuple(Candidate(kind, recipe) for kind in kinds),
+    )
+
+
 def gamma_net_sece(*, bandwidth: float = 0.1, outer_lr: float = 3e-4, every: int = 1) -> Recipe:
     """FL_γ-SECE: focal loss with γ by sample from a γ-Net that minimises the smooth ECE.
 
@@ -240,6 +281,9 @@ def _meta(
 
 
 _NAMED: dict[str, Callable[[], Recipe]] = {
+    "auto": auto,
+    "crossfit": crossfit,
+    "ensemble": ensemble,
     "standard": standard,
     "isoreg": isoreg,
     "bo4sc": bo4sc,
@@ -284,7 +328,7 @@ def names() -> list[str]:
 
     Example:
         >>> names()[:3]
-        ['standard', 'isoreg', 'bo4sc']
+        ['auto', 'crossfit', 'ensemble']
     """
     return [*_NAMED, *_POST_HOC]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from selfcal._random import set_streams, stream_states
 from selfcal._types import OuterParams
@@ -16,7 +17,7 @@ from selfcal.history import Recorder
 from selfcal.step import BilevelStep, DivergenceError, StepReport
 
 MAX_ROLLBACKS = 3
-RUNNING, STOPPED_EARLY, RAN_TO_THE_END = "running", "stopped early", "ran to the end"
+RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = "running", "stopped early", "out of time", "ran to the end"
 
 
 class Run:
@@ -64,16 +65,21 @@ class Run:
             recorder.snapshot(step.count, step.outer_params)
         return report
 
-    def evaluated(self, loss: float | None, *, patience: int | None, last: bool) -> None:
-        """Note the selection loss, if there is one, and whether it is time to stop."""
-        if self.best is not None and loss is not None:
-            self.recorder.selection.append((self.step.count, loss))
-            self.best.consider(self.step, loss)
+    def evaluated(self, losses: list[float] | None, *, patience: int | None, last: bool) -> None:
+        """Note the selection loss of each network, if there is one, and whether it is time to stop."""
+        if self.best is not None and losses is not None:
+            self.recorder.selection.append((self.step.count, sum(losses) / len(losses)))
+            self.best.consider(self.step, losses)
             if patience is not None and self.best.rounds_without_gain >= patience:
                 self.status = STOPPED_EARLY
         if last and self.status == RUNNING:
             self.status = RAN_TO_THE_END
         self.mark_good()
+
+    def out_of_time(self) -> None:
+        """Stop here, unless training has ended by itself."""
+        if self.status == RUNNING:
+            self.status = OUT_OF_TIME
 
     def mark_good(self) -> None:
         """Make this the place to return to."""
@@ -133,52 +139,59 @@ class Run:
 
 
 class BestState:
-    """The state with the lowest selection loss so far."""
+    """The state with the lowest selection loss so far, of each network for itself."""
 
     def __init__(self, step: BilevelStep) -> None:
-        self.loss = float("inf")
-        self.rounds_without_gain = 0
-        self._keep(step)
+        n_members = step.problem.n_members
+        self._losses = [float("inf")] * n_members
+        self._waited = [0] * n_members
+        self._kept = [_Member(*part, step.outer_params, step.count) for part in step.problem.read_members()]
 
-    def consider(self, step: BilevelStep, loss: float) -> None:
-        """Keep the state if its loss is lower."""
-        self.rounds_without_gain += 1
-        if loss < self.loss:
-            self.loss = loss
-            self.rounds_without_gain = 0
-            self._keep(step)
+    @property
+    def rounds_without_gain(self) -> int:
+        """How many looks in a row have brought no network any gain."""
+        return min(self._waited)
+
+    def consider(self, step: BilevelStep, losses: list[float]) -> None:
+        """Keep the state of the networks whose loss is lower."""
+        better = [loss < least for loss, least in zip(losses, self._losses, strict=True)]
+        self._waited = [0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)]
+        if any(better):
+            for place, part in enumerate(step.problem.read_members()):
+                if better[place]:
+                    self._losses[place] = losses[place]
+                    self._kept[place] = _Member(*part, step.outer_params, step.count)
 
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
-        """Set the network to the kept state; its outer parameters and step."""
-        if not math.isfinite(self.loss):
+        """Set every network to its kept state; the latest of their outer parameters, and its step."""
+        if not all(map(math.isfinite, self._losses)):
             raise TrainingError(
                 f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
                 "rate, or look for extreme values in the selection data."
             )
-        step.problem.write(self._theta)
-        step.problem.keep(self._kept)
-        return self._outer, self._count
+        step.problem.write(torch.cat([member.theta for member in self._kept]))
+        step.problem.keep(value for member in self._kept for value in member.buffers)
+        latest = max(self._kept, key=lambda member: member.count)
+        return latest.outer, latest.count
 
     def state(self) -> dict[str, Any]:
         """All of it, by name; what was kept never changes, so it need not be copied."""
         return {
-            "loss": self.loss,
-            "rounds_without_gain": self.rounds_without_gain,
-            "theta": self._theta,
-            "kept": self._kept,
-            "outer": self._outer,
-            "count": self._count,
+            "losses": list(self._losses),
+            "waited": list(self._waited),
+            "kept": [member._asdict() for member in self._kept],
         }
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Go on from a `state`."""
-        self.loss, self.rounds_without_gain = state["loss"], state["rounds_without_gain"]
-        self._theta, self._kept = state["theta"], state["kept"]
-        self._outer = {name: value.to(device) for name, value in state["outer"].items()}
-        self._count = state["count"]
+        self._losses, self._waited = list(state["losses"]), list(state["waited"])
+        self._kept = [_Member(**member) for member in state["kept"]]
 
-    def _keep(self, step: BilevelStep) -> None:
-        self._theta = step.problem.read()
-        self._kept = [kept.clone() for kept in step.problem.kept()]
-        self._outer = step.outer_params
-        self._count = step.count
+
+class _Member(NamedTuple):
+    """One network as it was after a step."""
+
+    theta: Tensor
+    buffers: list[Tensor]
+    outer: OuterParams
+    count: int

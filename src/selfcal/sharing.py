@@ -1,0 +1,95 @@
+"""How rows are shared out among the networks of a team."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from selfcal._checks import Int, positive_int
+from selfcal.errors import DataError
+from selfcal.interfaces import Share, Sharing
+
+
+@dataclass(frozen=True)
+class CrossFit(Sharing):
+    """As many networks as folds; each is kept away from one fold. Every row is held out once, and trains the others.
+
+    Args:
+        folds: How many.
+
+    Example:
+        >>> shares = CrossFit(folds=2).shares(np.array([0, 0, 1, 1]), seed=0)
+        >>> sorted(np.concatenate([share.held_out for share in shares]).tolist())
+        [0, 1, 2, 3]
+    """
+
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        positive_int("folds", self.folds, low=2)
+
+    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+        """All folds but one to train on, and that one held out, for each network in turn."""
+        fold = fold_numbers(codes, self.folds, groups, seed=seed)
+        return [_share(fold == number) for number in range(self.folds)]
+
+
+@dataclass(frozen=True)
+class SameRows(Sharing):
+    """Networks that differ in their random start and the order of the rows alone: a deep ensemble.
+
+    Args:
+        networks: How many.
+        held_out: One row in so many is held out from all of them.
+
+    Example:
+        >>> first, second = SameRows(networks=2).shares(np.arange(20) % 2, seed=0)
+        >>> first.held_out.tolist() == second.held_out.tolist(), len(first.held_out)
+        (True, 4)
+
+    Reference:
+        Lakshminarayanan, Pritzel and Blundell, Simple and scalable predictive uncertainty estimation using deep
+        ensembles, 2017.
+    """
+
+    networks: int = 5
+    held_out: int = 5
+
+    def __post_init__(self) -> None:
+        positive_int("networks", self.networks)
+        positive_int("held_out", self.held_out, low=2)
+
+    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+        """The same for every network."""
+        return [_share(fold_numbers(codes, self.held_out, groups, seed=seed) == 0)] * self.networks
+
+
+def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int) -> Int:
+    """The fold of each row, class by class, whole groups at a time; -1 for a class that has a single group.
+
+    Such a class is never held out: a network that has not seen a class could only be wrong about it.
+
+    Example:
+        >>> fold_numbers(np.array([0, 0, 0, 0, 1]), 2, seed=0).tolist()
+        [0, 1, 0, 1, -1]
+    """
+    groups = np.arange(len(codes)) if groups is None else groups
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    fold, start, stream = np.full(len(first), -1), 0, np.random.default_rng(seed)
+    for code in np.unique(codes):
+        units = stream.permutation(np.flatnonzero(codes[first] == code))
+        if len(units) > 1:
+            fold[units] = (start + np.arange(len(units))) % folds  # the next class goes on where this one ends
+            start += len(units)
+    if len(np.unique(fold[fold >= 0])) < folds:
+        raise DataError(
+            f"Too few rows for {folds} folds: got {len(codes)} rows, of which {int(np.sum(fold[member] >= 0))} can be "
+            "held out (of a class with a single row, or a single group, none can). Give more rows, or fewer folds."
+        )
+    numbers: Int = fold[member]
+    return numbers
+
+
+def _share(held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Share:
+    return Share(np.flatnonzero(~held_out), np.flatnonzero(held_out))
