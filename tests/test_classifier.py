@@ -505,7 +505,7 @@ class TestNetwork:
                 nn.Linear(2, 5),
                 r"must be a function \(n_features, n_classes\) -> nn.Module, so that every fit",
             ),
-            ("mlp", r"must be a function .*; got 'mlp'"),
+            ("mpl", "network must be one of linear, mlp, additive, tabular, periodic; got .mpl."),
             (lambda n, k: None, "it returned None"),
             (lambda n, k: nn.Linear(n, k + 2), r"here \(8, 5\); got \(8, 7\)"),
             (
@@ -582,7 +582,6 @@ class TestBadInput:
             ({"method": recipes.bo4sc}, "method must be a recipe name or a Recipe; got <function bo4sc"),
             ({"hidden": 64}, r"hidden must hold the width of each hidden layer, such as \(64, 64\); got 64"),
             ({"hidden": "64"}, "hidden must hold the width"),
-            ({"hidden": None}, "hidden must hold the width"),
             ({"hidden": [8, 0]}, r"hidden\[1\] must be a whole number of at least 1; got 0"),
             ({"hidden": [8.5]}, r"hidden\[0\] must be a whole number"),
             ({"learning_rate": 0}, r"learning_rate must be a number in \(0, inf\); got 0"),

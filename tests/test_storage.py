@@ -15,7 +15,7 @@ from torch import nn
 
 import selfcal
 from selfcal import SelfCalibratedClassifier, calibrators, models, recipes
-from selfcal._stored_parts import NETWORKS, as_json, named_network, weights_of
+from selfcal._stored_parts import NETWORKS, as_json, maker_of, named_network, weights_of
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
 from selfcal.storage import FORMAT_VERSION, describe, load_calibrator, read_extra, save_calibrator
@@ -175,13 +175,14 @@ def two_layers(n_features, n_classes):
 class TestNetworks:
     @pytest.mark.parametrize("name", NETWORKS)
     def test_ours_are_made_again_from_name_and_arguments(self, name):
-        settings = {"n_features": 7, "hidden": (5, 3)} if name == "mlp" else {"width": 2, "channels": 1}
+        for_table = name in ("mlp", "tabular")
+        settings = {"n_features": 7, "hidden": (5, 3)} if for_table else {"width": 2, "channels": 1}
         module = getattr(models, name)(n_classes=3, **settings)
-        x = torch.rand(4, 7) if name == "mlp" else torch.rand(4, 1, 28, 28)
+        x = torch.rand(4, 7) if for_table else torch.rand(4, 1, 28, 28)
         module.train()(x)  # moves the running means of batch normalisation
         weights = {key.removeprefix("network."): v for key, v in weights_of(module).items()}
         stored = json.loads(json.dumps(as_json(models.origin(module)._asdict()) | {"default": False}))
-        make, again = named_network(stored, (7, 3), weights)
+        again, make = (take(stored, (7, 3), weights) for take in (named_network, maker_of))
         assert torch.equal(module.eval()(x), again.eval()(x))
         assert repr(make(7, 3)) == repr(module)
 

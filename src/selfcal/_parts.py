@@ -52,7 +52,7 @@ def keep_back(codes: Int, rows: Int, share: float, *, outer: bool, selection: bo
         warnings.warn(
             f"{rare} of {len(counts)} classes have fewer than {needed + 1} rows and are missing from a part "
             "that was kept back: their calibration cannot be checked.",
-            stacklevel=3,  # the caller of `fit`
+            stacklevel=4,  # the caller of `fit`
         )
     return Parts(train, *_deal(kept, outer, selection))
 

@@ -19,8 +19,9 @@ from selfcal.calibrators._base import LogitCalibrator
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
 from selfcal.interfaces import Calibrator
 from selfcal.problem import forward_in_blocks
+from selfcal.teams import Committee
 
-NETWORKS = ("mlp", "resnet18", "resnet50", "vgg16")
+NETWORKS = ("mlp", "tabular", "resnet18", "resnet50", "vgg16")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
            "float32", "float64")  # fmt: skip
 MOST_LETTERS = 1 << 26
@@ -112,25 +113,51 @@ def weights_of(module: nn.Module) -> Tensors:
     return tensors
 
 
-def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> tuple[Network | None, nn.Module]:
-    """The network and the function that makes it (None if it is the default one).
+def network_parts(module: nn.Module) -> Values | None:
+    """How to make the network again: name and arguments, or those of each member; None if selfcal did not make it."""
+    if isinstance(module, Committee):
+        members = [network_parts(member) for member in module.members]
+        return None if None in members else {"members": members}
+    made = models.origin(module)
+    return None if made is None else dict(as_json(made._asdict()))
+
+
+def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
+    """The reverse of `network_parts`.
 
     It is built without memory first: what a file says must fit the weights it has before anything is made.
     """
+    with torch.device("meta"):
+        if "members" in stored:
+            members = field(stored, "members", list)
+            if not 0 < len(members) <= len(weights):
+                raise ModelFormatError(
+                    f"A committee of {len(members)} networks does not fit the stored weights."
+                )
+            module: nn.Module = Committee([_network(member, sizes, weights)(*sizes) for member in members])
+        else:
+            module = _network(stored, sizes, weights)(*sizes)
+    _check_fit(module, weights)
+    return _filled(module.to_empty(device="cpu"), weights)
+
+
+def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network | None:
+    """The function that makes such a network; None for a committee, which only training makes."""
+    return None if "members" in stored else _network(stored, sizes, weights)
+
+
+def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
+    if not isinstance(stored, dict):
+        raise ModelFormatError("A network must be described by its name and arguments.")
     name, arguments = field(stored, "name", str), field(stored, "arguments", dict)
     if name not in NETWORKS:
         raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {name[:40]!r}.")
     known = inspect.signature(getattr(models, name)).parameters
     for argument, value in arguments.items():
-        small = type(value) in (int, float) or (type(value) is list and len(value) <= len(weights))
-        if argument not in known or not small:
+        short = type(value) in (str, list) and len(value) <= max(len(weights), *sizes)
+        if argument not in known or not (short or type(value) in (int, float)):
             raise ModelFormatError(f"{name} takes no such argument: {argument[:40]!r}.")
-    network = NamedNetwork(name, arguments)
-    with torch.device("meta"):
-        module = network(*sizes)
-    _check_fit(module, weights)
-    default = field(stored, "default", bool)
-    return None if default else network, _filled(module.to_empty(device="cpu"), weights)
+    return NamedNetwork(name, arguments)
 
 
 def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:

@@ -38,6 +38,14 @@ FARTHEST = 1e18
 """How large a standardised value may be; beyond it, single precision could overflow inside the network."""
 
 
+class _Labelled(NamedTuple):
+    """Label codes and sample weights of all rows, and the numbers of those that count."""
+
+    codes: Int
+    weight: Float | None
+    rows: Int
+
+
 class _Data(NamedTuple):
     """All rows, those of `X` and then those of `X_val`, as the network sees them."""
 
@@ -178,21 +186,16 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             self._fit_scaling(table[rows], None if weight is None else weight[rows])
             self._fit_team(Rows(self._tensor(table), codes, weight), rows, units, seed)
         else:
-            self._fit_one(table, codes, weight, validation, rows, seed)
+            self._fit_one(table, _Labelled(codes, weight, rows), validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
 
     def _fit_one(
-        self,
-        table: Float,
-        codes: Int,
-        weight: Float | None,
-        validation: tuple[Float, Int] | None,
-        rows: Int,
-        seed: int,
+        self, table: Float, labelled: _Labelled, validation: tuple[Float, Int] | None, seed: int
     ) -> None:
         """One network, with rows kept back for the outer level and for early stopping."""
+        codes, weight, rows = labelled
         needs = {"outer": self.recipe_.needs_outer_data, "selection": bool(self.early_stopping)}
         if validation is None:
             parts = keep_back(codes, rows, self.validation_fraction, **needs, seed=seed)
@@ -392,7 +395,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             )
         values = np.asarray(groups)
         if values.shape != (n_rows,):
-            raise DataError(f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}.")
+            raise DataError(
+                f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}."
+            )
         return np.unique(values, return_inverse=True)[1]
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:

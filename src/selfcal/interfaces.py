@@ -340,7 +340,9 @@ class Recipe:
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
         if self.portfolio and self.sharing is None:
-            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no sharing; give one such as CrossFit().")
+            raise ConfigError(
+                f"Recipe {self.name!r} has a portfolio and no sharing; give one such as CrossFit()."
+            )
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(

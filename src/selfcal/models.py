@@ -96,7 +96,7 @@ def tabular(
     encoding: str = "piecewise",
     hidden: Sequence[int] = (128, 128),
     dropout: float = 0.2,
-) -> nn.Sequential:
+) -> nn.Module:
     """A multilayer perceptron for tables: each chosen column is spread over many inputs first.
 
     Args:
@@ -117,7 +117,7 @@ def tabular(
     one_of("encoding", encoding, _ENCODINGS)
     columns = range(n_features) if columns is None else columns
     first = _ENCODINGS[encoding](n_features, columns)
-    return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout))
+    return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout).children())
 
 
 N_BINS = 16
@@ -153,16 +153,22 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     one_of("network", kind, FOR_TABLES)
     n_features = x.shape[1]
     if kind in ("linear", "mlp"):
-        return mlp(n_features, n_classes, hidden=() if kind == "linear" else hidden or (64, 64))
+        return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, 64))
     network = tabular(
         n_features,
         n_classes,
         columns=spread_columns(x),
         encoding="periodic" if kind == "periodic" else "piecewise",
-        hidden=() if kind == "additive" else hidden or (128, 128),
+        hidden=() if kind == "additive" else _widths(hidden, 128),
     )
-    network[0].fit(x)
+    first = next(network.children())
+    assert isinstance(first, (PiecewiseLinear, Periodic))
+    first.fit(x)
     return network
+
+
+def _widths(hidden: Sequence[int] | None, usual: int) -> Sequence[int]:
+    return (usual, usual) if hidden is None else hidden
 
 
 def spread_columns(x: Tensor) -> list[int]:

@@ -182,7 +182,7 @@ def bo4sc(
 def crossfit(*, folds: int = 5) -> Recipe:
     """As many networks as folds, each kept away from one; they answer together.
 
-    Every row trains most of the networks and is honestly judged by one of them, so that nothing is lost to validation.
+    Every row trains most of the networks and is honestly judged by one: no row is lost to validation.
 
     Args:
         folds: How many.

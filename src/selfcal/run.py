@@ -17,7 +17,12 @@ from selfcal.history import Recorder
 from selfcal.step import BilevelStep, DivergenceError, StepReport
 
 MAX_ROLLBACKS = 3
-RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = "running", "stopped early", "out of time", "ran to the end"
+RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = (
+    "running",
+    "stopped early",
+    "out of time",
+    "ran to the end",
+)
 
 
 class Run:
@@ -155,7 +160,9 @@ class BestState:
     def consider(self, step: BilevelStep, losses: list[float]) -> None:
         """Keep the state of the networks whose loss is lower."""
         better = [loss < least for loss, least in zip(losses, self._losses, strict=True)]
-        self._waited = [0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)]
+        self._waited = [
+            0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)
+        ]
         if any(better):
             for place, part in enumerate(step.problem.read_members()):
                 if better[place]:
@@ -171,8 +178,8 @@ class BestState:
             )
         step.problem.write(torch.cat([member.theta for member in self._kept]))
         step.problem.keep(value for member in self._kept for value in member.buffers)
-        latest = max(self._kept, key=lambda member: member.count)
-        return latest.outer, latest.count
+        latest = max(self._kept, key=lambda member: member.step)
+        return latest.outer, latest.step
 
     def state(self) -> dict[str, Any]:
         """All of it, by name; what was kept never changes, so it need not be copied."""
@@ -194,4 +201,4 @@ class _Member(NamedTuple):
     theta: Tensor
     buffers: list[Tensor]
     outer: OuterParams
-    count: int
+    step: int

@@ -80,12 +80,14 @@ def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int
     for code in np.unique(codes):
         units = stream.permutation(np.flatnonzero(codes[first] == code))
         if len(units) > 1:
-            fold[units] = (start + np.arange(len(units))) % folds  # the next class goes on where this one ends
+            fold[units] = (
+                start + np.arange(len(units))
+            ) % folds  # the next class goes on where this one ends
             start += len(units)
     if len(np.unique(fold[fold >= 0])) < folds:
         raise DataError(
-            f"Too few rows for {folds} folds: got {len(codes)} rows, of which {int(np.sum(fold[member] >= 0))} can be "
-            "held out (of a class with a single row, or a single group, none can). Give more rows, or fewer folds."
+            f"Too few rows for {folds} folds: got {len(codes)} rows, of which {int(np.sum(fold[member] >= 0))} can "
+            "be held out (of a class with a single row, or a single group, none can). Give more rows, or fewer folds."
         )
     numbers: Int = fold[member]
     return numbers

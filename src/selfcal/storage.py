@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 import selfcal
-from selfcal import models, recipes
+from selfcal import recipes
 from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
 from selfcal._stored_parts import (
     Network,
@@ -31,7 +31,9 @@ from selfcal._stored_parts import (
     calibrator_parts,
     classes_of,
     labels,
+    maker_of,
     named_network,
+    network_parts,
     own_network,
     restored_calibrator,
     try_out,
@@ -191,7 +193,7 @@ def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterat
 
 
 def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
-    network = models.origin(model.module_)
+    network = network_parts(model.module_)
     if network is None and not weights_alone:
         raise ConfigError(
             "The network must be one that selfcal.models made, since code is not stored with a model. Save it with "
@@ -207,9 +209,10 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
         "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
         "classes": labels(model.classes_),
         "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
-        "network": network and {**as_json(network._asdict()), "default": model.network is None},
+        "network": network and {**network, **_chosen(model.network)},
         "calibrator": calibrator,
         "training": {"steps": model.n_iter_, "kept_step": model.best_iter_},
+        "selection": as_json(getattr(model, "selection_", None)),
         "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
     }
     return description, weights_of(model.module_) | scaling | arrays
@@ -217,7 +220,8 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
 
 def _put_together(kind: type[Any], description: Values, tensors: Tensors, network: Network | None) -> Any:
     settings = field(description, "settings", dict)
-    settings["hidden"] = tuple(field(settings, "hidden", list))
+    hidden = field(settings, "hidden", list, type(None))
+    settings["hidden"] = None if hidden is None else tuple(hidden)
     model = kind(**settings)
     model._check_settings()
     recipe = _recipe(field(settings, "method", str), field(description, "recipe", dict, type(None)))
@@ -228,7 +232,11 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
     model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
     if network is None:
-        model.network, model.module_ = named_network(description["network"], sizes, parts["network"])
+        made = description["network"]
+        model.module_ = named_network(made, sizes, parts["network"])
+        model.network = made.get("kind")
+        if model.network is None and not field(made, "default", bool):
+            model.network = maker_of(made, sizes, parts["network"])
     else:
         model.network, model.module_ = network, own_network(network, sizes, parts["network"])
     try_out(model.module_, sizes)
@@ -238,9 +246,17 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
         model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
     training, data = field(description, "training", dict), field(description, "data", dict)
     model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
+    selection = description.get("selection")
+    if selection is not None:
+        model.selection_ = selection
     model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
     model._n_rows = field(data, "rows", int)
     return model
+
+
+def _chosen(network: Network | str | None) -> Values:
+    """How the user has chosen the network: not at all, by the name of a kind, or by a function."""
+    return {"default": network is None, "kind": network if isinstance(network, str) else None}
 
 
 def _settings(model: Any) -> Values:

@@ -145,7 +145,9 @@ def fitted_temperature(votes: Float, y: Int, weight: Float | None = None) -> flo
 
     def best(rows: Any) -> float:
         found = minimize_scalar(
-            lambda log: loss(rows, float(np.exp(log))), bounds=(-np.log(WIDEST), np.log(WIDEST)), method="bounded"
+            lambda log: loss(rows, float(np.exp(log))),
+            bounds=(-np.log(WIDEST), np.log(WIDEST)),
+            method="bounded",
         )
         return float(np.exp(found.x))
 
