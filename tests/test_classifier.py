@@ -505,7 +505,7 @@ class TestNetwork:
                 nn.Linear(2, 5),
                 r"must be a function \(n_features, n_classes\) -> nn.Module, so that every fit",
             ),
-            ("mpl", "network must be one of linear, mlp, additive, tabular, periodic; got .mpl."),
+            ("mpl", "network must be one of .*; got 'mpl'. Did you mean 'mlp'"),
             (lambda n, k: None, "it returned None"),
             (lambda n, k: nn.Linear(n, k + 2), r"here \(8, 5\); got \(8, 7\)"),
             (

@@ -155,7 +155,7 @@ def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
     known = inspect.signature(getattr(models, name)).parameters
     for argument, value in arguments.items():
         short = type(value) in (str, list) and len(value) <= max(len(weights), *sizes)
-        if argument not in known or not (short or type(value) in (int, float)):
+        if argument not in known or not (short or type(value) in (int, float, type(None))):
             raise ModelFormatError(f"{name} takes no such argument: {argument[:40]!r}.")
     return NamedNetwork(name, arguments)
 

@@ -117,7 +117,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | Recipe = "bo4sc",
+        method: str | Recipe = "auto",
         *,
         network: Callable[[int, int], nn.Module] | str | None = None,
         hidden: Sequence[int] | None = None,
@@ -317,6 +317,11 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         weights = np.full(self._n_rows, np.nan)
         weights[self.train_rows_] = values.numpy()
         return weights
+
+    @property
+    def validates_in_turn(self) -> bool:
+        """Whether the method holds out every row in turn, and so needs no rows for validation alone."""
+        return self._recipe().sharing is not None
 
     def _recipe(self) -> Recipe:
         if isinstance(self.method, Recipe):

@@ -204,9 +204,9 @@ def auto(*, folds: int = 5) -> Recipe:
 
     Example:
         >>> [candidate.network for candidate in auto().portfolio]
-        ['mlp', 'tabular', 'additive', 'periodic', 'linear']
+        ['mlp', 'linear', 'additive', 'tabular', 'periodic']
     """
-    kinds = ("mlp", "tabular", "additive", "periodic", "linear")
+    kinds = ("mlp", "linear", "additive", "tabular", "periodic")
     recipe = crossfit(folds=folds)
     return Recipe(
         name="auto",

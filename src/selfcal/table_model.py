@@ -87,7 +87,7 @@ class TableModel:
 
     def __init__(
         self,
-        method: str = "bo4sc",
+        method: str = "auto",
         *,
         seed: int = 0,
         held_out: float = HELD_OUT,
@@ -126,7 +126,7 @@ class TableModel:
         if before_training is not None:
             before_training(self)
         self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
-        self.notes += tuple(self._train(table, labels.codes, parts))
+        self.notes += tuple(self._train(table, labels.codes, groups, parts))
         self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
         return self
 
@@ -226,12 +226,19 @@ class TableModel:
         share = self.classifier.validation_fraction
         return table, labels, groups, Parts.of(labels.codes, groups, self.held_out, share, self.seed)
 
-    def _train(self, table: pl.DataFrame, codes: Int, parts: Parts) -> list[str]:
+    def _train(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> list[str]:
         """Fit the classifier; what it warned of."""
-        X, X_val = (self.preprocessor.transform(table[rows]) for rows in (parts.train, parts.validation))
+        first, second = parts.train, parts.validation
+        further: dict[str, Any]
+        if self.classifier.validates_in_turn:
+            first = np.union1d(first, second)
+            further = {"groups": groups[first]}
+        else:
+            further = {"X_val": self.preprocessor.transform(table[second]), "y_val": codes[second]}
+        X = self.preprocessor.transform(table[first])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.classifier.fit(X, codes[parts.train], X_val=X_val, y_val=codes[parts.validation])
+            self.classifier.fit(X, codes[first], **further)
         # codes were enough to train on; names of any length are needed only to answer
         self.classifier.classes_ = np.array(self.classes, dtype=object)
         self.classifier.checkpoint_dir = self.classifier.verbose = None
@@ -244,12 +251,20 @@ class TableModel:
         judged = Predictions(codes, answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
         method = self.classifier.recipe_.name
+        rows = {
+            "rows for training": f"{len(parts.train):,}",
+            "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
+        }
+        if self.classifier.validates_in_turn:
+            rows = {
+                "rows, each held out from one network and trained on by the others": f"{self.classifier._n_rows:,}"
+            }
         settings = {
             "target": self.schema.target,
             "method": method,
             "seed": self.seed,
-            "rows for training": f"{len(parts.train):,}",
-            "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
+            **rows,
+            **_tried(self.classifier),
             "steps": self.classifier.n_iter_,
             "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
             **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
@@ -304,6 +319,19 @@ def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
         shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
         notes.append(f"Classes with too few rows to be judged; their calibration is not estimable: {shown}.")
     return notes
+
+
+def _tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
+    """What a race has tried, one line for each candidate."""
+    tried = {}
+    for record in getattr(classifier, "selection_", ()):
+        loss = record["out_of_fold_log_loss"]
+        tried[f"network {record['network']!r}"] = (
+            "not tried: no time was left"
+            if loss is None
+            else f"counts {record['weight']:.0%}; log loss {loss:.4f} on rows held out, {record['networks']} networks"
+        )
+    return tried
 
 
 class _HeldOut:

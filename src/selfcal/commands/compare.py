@@ -44,7 +44,7 @@ def compare(
     target: Target,
     methods: Annotated[
         str, typer.Option(help="Names of methods, separated by commas.")
-    ] = "bo4sc,standard,temperature",
+    ] = "auto,bo4sc,temperature",
     seeds: Seeds = 5,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; finished trials are not run again.")

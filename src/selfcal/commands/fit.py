@@ -50,7 +50,7 @@ def fit(
     ],
     *,
     target: Target,
-    method: Annotated[str, typer.Option(help="How to train; see the methods with selfcal doctor.")] = "bo4sc",
+    method: Annotated[str, typer.Option(help="How to train; see the methods with selfcal doctor.")] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
     ] = None,
