@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import torch
 from sklearn.base import ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -267,6 +268,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run selfcal anew, keep the others")
     parser.add_argument("--results", type=Path, help="also write the tables as Markdown")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     kept = Results(options.json, {"most_rows": MOST_ROWS, "held_out": HELD_OUT, "folds": FOLDS})
     if options.again:
         forget(kept)

@@ -2,6 +2,7 @@
 
 import gzip
 import inspect
+import json
 import math
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from benchmarks import tabular
 from docs import refresh
 from scipy.stats import t as student
+from typer.testing import CliRunner
 
+from selfcal import cli
 from selfcal.commands.fit import fit
 from selfcal.datasets import Blobs
 from selfcal.experiments._runner import Results
@@ -65,6 +68,16 @@ def test_rows_to_judge_by_are_those_of_the_command(folder):
     np.testing.assert_array_equal(split.held_out, own.parts(split.table, "target").held_out)
     np.testing.assert_array_equal(np.sort(np.r_[split.train, split.held_out]), np.arange(240))
     assert len(split.held_out) == pytest.approx(96, abs=5)
+
+
+def test_the_command_alone_gives_the_same_numbers(folder):
+    data, out = folder / "tab_blobs.csv.gz", folder / "model"
+    options = ["--target", "target", "--held-out", tabular.HELD_OUT, "--seed", 1, "--out", out, "--json"]
+    said = CliRunner().invoke(cli.app, ["fit", str(data), *map(str, options)])
+    judged = json.loads(said.stdout)["report_numbers"]["methods"][0]
+    (row,) = tabular.work(folder, ("blobs", 1, tabular.OURS))
+    assert row["log_loss"] == pytest.approx(judged["log_loss"]["value"])
+    assert row["ece"] == pytest.approx(judged["ece"]["value"])
 
 
 def test_large_tables_are_sampled_class_by_class(folder, monkeypatch):
