@@ -115,7 +115,7 @@ def work(folder: Path, unit: Unit) -> list[Row]:
     dataset, seed, name = unit
     with threadpool_limits(1):
         split = Split.of(file_of(folder, dataset), seed)
-        started = time.process_time()  # of one thread: the load of the machine does not matter
+        started = time.process_time()  # of one thread: waiting for a busy machine is not counted
         probs = METHODS[name](split, seed)
         seconds = time.process_time() - started
     y = split.codes[split.held_out]
