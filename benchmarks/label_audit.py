@@ -30,7 +30,7 @@ from selfcal.label_audit import audit_labels
 
 GENERATED: dict[str, GenerativeDataset] = {d.name: d for d in (Blobs(1.3), Blobs(1.7), Spirals(2.5))}
 ROWS = 1000
-TABLE_ROWS = 2000
+TABLE_ROWS = 1500
 MODELS: dict[str, Callable[[int], object]] = {
     "MLP": lambda seed: MLPClassifier(
         (64, 64), alpha=0.03, max_iter=60, learning_rate_init=0.005, random_state=seed
@@ -209,10 +209,12 @@ def main() -> None:
         for seed in range(seeds)
         for source in sources
     ]
+    rows: list[dict[str, object]] = []
     with Pool(options.jobs) as pool:
-        rows = [row for found in pool.imap(measure, tasks) for row in found]
+        for found in pool.imap(measure, tasks):
+            rows += found
+            write_json(options.json, rows)  # what is done is there, should the rest be cut off
     print(table(rows))
-    write_json(options.json, rows)
     write_section(options.results, "Finding wrong labels", table(rows))
 
 

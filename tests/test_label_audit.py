@@ -54,13 +54,15 @@ def test_the_noise_is_estimated(name, rate):
 @pytest.mark.parametrize("rate", [0.1, 0.4])
 @pytest.mark.parametrize("name", SETS)
 def test_false_alarms_are_as_rare_as_promised(name, rate):
-    flags = false = 0
+    counts, shares = [], []
     for seed in range(20):
         probs, labels, wrong = draw(SETS[name], symmetric(SETS[name].n_classes, rate), seed)
         flagged = audit_labels(probs, labels, false_alarms=0.1).flagged
-        flags, false = flags + len(flagged), false + (~wrong[flagged]).sum()
-    assert flags > 20 * 1000 * rate * 0.3
-    assert false / flags < 0.12
+        counts.append(len(flagged))
+        shares.append((~wrong[flagged]).sum() / max(len(flagged), 1))
+    assert np.mean(counts) > 1000 * rate * 0.2
+    assert np.mean(shares) < 0.1
+    assert np.average(shares, weights=counts) < 0.15  # draws that overrate the noise have more flags
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -136,16 +138,18 @@ def test_flagged_is_the_longest_start_that_keeps_the_promise():
     order = audit.suspicion[audit.ranking]
     assert (np.diff(order) <= 0).all()
     means = [1 - order[:count].mean() for count in range(1, 1001)]
-    assert len(audit.flagged) == max(count for count, mean in enumerate(means, 1) if mean <= 0.1)
+    kept = [count for count, mean in enumerate(means, 1) if mean <= 0.1 and order[count - 1] >= 0.5]
+    assert len(audit.flagged) == max(kept)
     assert audit.expected_false_alarms == pytest.approx(means[len(audit.flagged) - 1])
     assert (audit.flagged == audit.ranking[: len(audit.flagged)]).all()
 
 
 def test_a_larger_share_flags_more():
     probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
-    counts = [len(audit_labels(probs, labels, false_alarms=share).flagged) for share in (0, 0.05, 0.2, 1)]
+    audits = [audit_labels(probs, labels, false_alarms=share) for share in (0, 0.08, 0.2, 1)]
+    counts = [len(audit.flagged) for audit in audits]
     assert counts == sorted(counts)
-    assert counts[-1] == 1000
+    assert counts[0] < counts[-1] == (audits[-1].suspicion >= 0.5).sum()
 
 
 @settings(max_examples=10, deadline=None)

@@ -25,7 +25,8 @@ class LabelAudit:
     Attributes:
         ranking: All rows, most suspicious first.
         suspicion: For each row, the estimated probability that its label is wrong.
-        flagged: The longest start of the ranking that keeps the promised share of false alarms.
+        flagged: The longest start of the ranking that keeps the promised share of false alarms, of rows whose
+            label is likelier wrong than right.
         given: The given class of each row, as a code.
         suggested: The likeliest true class of each row, the given label counted in.
         noise_rate: The estimated share of wrong labels.
@@ -117,7 +118,7 @@ def audit_labels(
         >>> given[:100] = (y[:100] + np.arange(100) % 4 + 1) % 5
         >>> audit = audit_labels(0.875 * Blobs(std=1.3).posterior(X) + 0.025, given)
         >>> round(audit.noise_rate, 2), len(audit.flagged), int((audit.flagged < 100).sum())
-        (0.1, 112, 95)
+        (0.1, 101, 94)
 
     Reference:
         Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), for the transition matrix
@@ -141,7 +142,8 @@ def audit_labels(
         suspicion = _weighed(suspicion, _checked_weights(weights, n))
     ranking = np.lexsort((p[own], -doubt[own], -suspicion))
     expected = np.cumsum(1 - suspicion[ranking]) / np.arange(1, n + 1)
-    found = int(np.flatnonzero(np.append(0.0, expected) <= false_alarms)[-1])
+    likelier_wrong = suspicion[ranking] >= 0.5  # a promise kept with room to spare is not to be used up
+    found = int(np.count_nonzero(likelier_wrong & (expected <= false_alarms)))
     return LabelAudit(
         ranking=ranking,
         suspicion=suspicion,
