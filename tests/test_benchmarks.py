@@ -59,7 +59,9 @@ def test_the_cases_of_a_task_compute_the_same(title):
 
 def test_the_label_audit_benchmark_runs_on_a_set_and_on_a_table(tmp_path, monkeypatch):
     monkeypatch.setattr(label_audit, "ROWS", 60)
-    monkeypatch.setitem(label_audit.MODELS, "MLP", label_audit.MODELS["logistic"])
+    monkeypatch.setattr(
+        label_audit, "MODELS", dict.fromkeys(label_audit.MODELS, label_audit.MODELS["logistic"])
+    )
     path = tmp_path / "tab_small.csv"
     lines = [f"{i % 7},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(90)]
     path.write_text("\n".join(["number,word,target", *lines]) + "\n")
