@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from benchmarks import _metric_cases, _timing, hypergradient, metrics
+from benchmarks import _metric_cases, _timing, hypergradient, label_audit, metrics
 from docs import refresh
 
 
@@ -55,6 +55,20 @@ def test_the_cases_of_a_task_compute_the_same(title):
     data = task.at(0)
     values = {case: build(data)() for case, build in task.cases.items() if _metric_cases.is_installed(case)}
     assert values == pytest.approx(dict.fromkeys(values, values[_metric_cases.OURS]), rel=1e-3, abs=1e-3)
+
+
+def test_the_label_audit_benchmark_runs_on_a_set_and_on_a_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(label_audit, "ROWS", 60)
+    monkeypatch.setattr(
+        label_audit, "MODELS", dict.fromkeys(label_audit.MODELS, label_audit.MODELS["logistic"])
+    )
+    path = tmp_path / "tab_small.csv"
+    lines = [f"{i % 7},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(90)]
+    path.write_text("\n".join(["number,word,target", *lines]) + "\n")
+    rows = [row for source in ("blobs-1.3", path) for row in label_audit.measure((source, 0))]
+    assert len(rows) == len(label_audit.NOISE) * (3 + 2)
+    assert all(0 <= row.get("ours", 0) <= 1 for row in rows)
+    assert label_audit.table(rows).count("\n") == len(rows) + 1
 
 
 def test_a_bar_is_met_missed_or_not_measured(monkeypatch):

@@ -33,7 +33,8 @@ from selfcal.racing import expected_seconds, race
 from selfcal.storage import Storable
 from selfcal.team_training import Rows, TrainedTeam, train_team
 
-FULL_BATCH_UP_TO = 1024
+FULL_BATCH_UP_TO, BATCH = 1024, 256
+RATE = 0.005
 FARTHEST = 1e18
 """How large a standardised value may be; beyond it, single precision could overflow inside the network."""
 
@@ -75,8 +76,10 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         network: A kind of network, one of `models.FOR_TABLES`, or a function ``(n_features, n_classes) -> nn.Module``
             that returns logits; by default what the method tries, or ``"mlp"``.
         hidden: Widths of the hidden layers; by default two of 64 or, behind an encoding of columns, of 128.
-        learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, behind an encoding, 0.002.
-        batch_size: Rows per step; ``"auto"`` takes all rows up to 1024 and 256 beyond; None always takes all.
+        learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, where several kinds of network
+            are tried, what suits the kind (`models.FOR_TABLES`).
+        batch_size: Rows per step and network; None takes all. ``"auto"`` is 256, but a method that trains one network
+            takes up to 1024 rows at once.
         max_epochs: Passes over the training rows at most.
         early_stopping: Keep rows back and return to the state with the lowest log loss on them. Without it,
             training runs to the end.
@@ -235,9 +238,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
                 [shares[member] for member in members],
                 data,
                 recipe=candidate.recipe,
-                optimizer=Adam(lr=self._rate(candidate.network)),
+                optimizer=Adam(lr=self._rate(models.FOR_TABLES.get(candidate.network, RATE))),
                 max_epochs=self.max_epochs,
-                batch_size=self._batch_size(len(shares[0].train)),
+                batch_size=BATCH if self.batch_size == "auto" else self._batch_size(len(rows)),
                 early_stopping=self.early_stopping,
                 patience=self.patience,
                 seed=seed + members[0],
@@ -442,7 +445,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
             None if parts.selection is None else data.batches(parts.selection, batch_size, 0),
             recipe=self.recipe_,
-            optimizer=Adam(lr=self._rate(kind)),
+            optimizer=Adam(lr=self._rate(RATE)),
             max_steps=self.max_epochs * len(batches),
             patience=self.patience,
             seed=seed,
@@ -452,7 +455,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
 
     def _batch_size(self, n_train: int) -> int | None:
         if self.batch_size == "auto":
-            return None if n_train <= FULL_BATCH_UP_TO else 256
+            return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
 
     def _candidates(self) -> Sequence[Candidate]:
@@ -464,10 +467,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         kind = self.network if isinstance(self.network, str) else "own"
         return [Candidate(kind, recipe) for recipe in dict.fromkeys(c.recipe for c in candidates)]
 
-    def _rate(self, kind: object) -> float:
-        if self.learning_rate is not None:
-            return float(self.learning_rate)
-        return 0.002 if kind in models.ENCODED else 0.005
+    def _rate(self, usual: float) -> float:
+        return usual if self.learning_rate is None else float(self.learning_rate)
 
     def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):

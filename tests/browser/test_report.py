@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from selfcal import metrics, report
+from selfcal.label_audit import audit_labels
 from selfcal.reporting.page import percent
 from tests.reporting.judged import HOSTILE, predictions
 
@@ -21,13 +22,21 @@ WIDTHS = (390, 1400)
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
+    suspect = np.where(np.arange(600) % 8 == 0, (np.arange(600) + 1) % 5, np.arange(600) % 5)
+    honest = np.full((600, 5), 1 / 32) + np.eye(5)[np.arange(600) % 5] * 27 / 32
     folder = tmp_path_factory.mktemp("pages")
     names = list(HOSTILE.values())
     hostile = {"title": names[0], "subtitle": names[4], "settings": {name: name for name in names}}
     many = {"row_names": names * 400, "classes": [*names, *(f"class {i}" for i in range(40))]}
     judged = predictions(2, n=1000, k=len(names))
     return {
-        "usual": report(METHODS, folder / "usual.html", classes=CLASSES, row_names=range(2000)),
+        "usual": report(
+            METHODS,
+            folder / "usual.html",
+            classes=CLASSES,
+            row_names=range(2000),
+            labels=audit_labels(honest, suspect),
+        ),
         "single": report({"net": METHODS["boastful"]}, folder / "single.html"),
         "many classes": report({"net": MANY}, folder / "many.html"),
         "hostile": report(

@@ -6,11 +6,13 @@ import re
 import time
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from selfcal import report
 from selfcal.errors import ConfigError, OutputError
+from selfcal.label_audit import audit_labels
 from selfcal.reporting import Picture
 from tests.reporting.judged import HOSTILE, predictions
 
@@ -125,6 +127,45 @@ def test_links_lead_somewhere(page):
 
 def test_every_picture_says_how_to_read_it(page):
     assert page.html.count("How to read this") >= 6
+
+
+def audited(n=400, names=None):
+    """Labels of which every eighth is wrong, under predictions that have learned so."""
+    y = np.arange(n) % 3
+    labels = np.where(np.arange(n) % 8 == 0, (y + 1 + np.arange(n) // 8 % 2) % 3, y)
+    noisy = np.full((n, 3), 1 / 16) + np.eye(3)[y] * 13 / 16
+    names = np.arange(3) if names is None else np.asarray(names, dtype=object)
+    return audit_labels(noisy, names[labels], classes=names)
+
+
+def test_suspect_labels_have_a_section(tmp_path):
+    audit = audited(600, ["cat", "dog", "owl"])
+    page = Page(report({"net": predictions()}, tmp_path / "report.html", labels=audit, **QUICK))
+    labels = embedded(page)["labels"]
+    assert len(audit.flagged) == 75
+    assert (labels["flagged"], len(labels["rows"]), labels["summary"]) == (75, 50, str(audit))
+    assert [row["row"] for row in labels["rows"]] == audit.flagged[:50].tolist()
+    assert "#labels" in {attrs["href"] for attrs in page.attributes("a")}
+    assert "50 shown of 75 flagged" in page.text["section"]
+
+
+def test_no_section_without_an_audit_and_no_table_without_a_flag(page, tmp_path):
+    assert embedded(page)["labels"] is None
+    assert "Suspect labels" not in page.html
+    clean = audit_labels(np.eye(3)[[0, 1, 2]], [0, 1, 2])
+    path = report({"net": predictions()}, tmp_path / "report.html", labels=clean, **QUICK)
+    assert "none can be named" in path.read_text()
+    assert 'aria-label="Suspect labels"' not in path.read_text()
+
+
+@pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_labels_are_text(name, tmp_path):
+    audit = audited(names=[name, "b", "c"])
+    page = Page(report({"net": predictions()}, tmp_path / "report.html", labels=audit, **QUICK))
+    assert len(audit.flagged) > 40
+    assert len(page.attributes("script")) == 2
+    assert not page.attributes("img")
+    assert not any(attribute.startswith("on") for _, attrs in page.tags for attribute in attrs)
 
 
 def test_rows_stay_out_unless_they_are_named(tmp_path):

@@ -29,6 +29,8 @@ from selfcal.reporting.summarise import summarise
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from selfcal.label_audit import LabelAudit
+
 JSON = partial(json.dumps, allow_nan=False)
 
 
@@ -57,6 +59,7 @@ def report(
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
     settings: Mapping[str, object] | None = None,
+    labels: LabelAudit | None = None,
     pictures: Sequence[Picture] = (),
     **options: Any,
 ) -> Path:
@@ -72,6 +75,7 @@ def report(
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
         settings: What else to write down about data and training, by name.
+        labels: An audit of the training labels, to show the rows that look wrong.
         pictures: More figures to show after the tables.
         **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
 
@@ -89,7 +93,9 @@ def report(
     target = Path(path)
     if target.suffix != ".html":
         raise ConfigError(f"path must end in .html, since report.json goes beside it; got {str(path)!r}.")
-    numbers = summarise(methods, classes=classes, row_names=row_names, settings=settings, **options)
+    numbers = summarise(
+        methods, classes=classes, row_names=row_names, settings=settings, labels=labels, **options
+    )
     numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
     page, card = render(numbers, pictures), model_card(numbers)
     write_atomically(target.with_suffix(".json"), JSON(numbers, indent=1) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,11 @@ from selfcal.predictions import Predictions
 from selfcal.reporting import _explorer, _verdict
 from selfcal.reporting._names import shown, shown_apart
 
+if TYPE_CHECKING:
+    from selfcal.label_audit import LabelAudit
+
 FORMAT = 1
+LABELS_SHOWN = 50
 
 
 def summarise(
@@ -27,6 +31,7 @@ def summarise(
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
     settings: Mapping[str, object] | None = None,
+    labels: LabelAudit | None = None,
     n_worst: int = 20,
     n_bins: int = 15,
     level: float = 0.95,
@@ -40,6 +45,7 @@ def summarise(
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
         settings: What else to write down about data and training, by name.
+        labels: An audit of the training labels; its first flagged rows are shown.
         n_worst: How many of the worst mistakes to list.
         n_bins: Number of bins of the calibration error and the reliability diagrams.
         level: The level of all intervals.
@@ -68,7 +74,7 @@ def summarise(
     log_loss = ROW_SCORES["log_loss"]
     losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
     leader = min(losses, key=lambda name: float(losses[name].mean()))
-    labels = shown_apart(list(methods))
+    method_names = shown_apart(list(methods))
     judged = [
         {
             "name": label,
@@ -82,7 +88,7 @@ def summarise(
             "by_class": _verdict.by_class(p, level),
             "worst": None if row_names is None else _worst(p, row_names, n_worst),
         }
-        for label, (name, p) in zip(labels, methods.items(), strict=True)
+        for label, (name, p) in zip(method_names, methods.items(), strict=True)
     ]
     return {
         "format": FORMAT,
@@ -94,6 +100,7 @@ def summarise(
         **draws,
         "settings": {shown(name): shown(value, 200) for name, value in (settings or {}).items()},
         "methods": judged,
+        "labels": None if labels is None else _labels(labels),
     }
 
 
@@ -154,6 +161,15 @@ def _bins(bins: Bins, level: float) -> list[dict[str, Any]]:
     lists = [column.tolist() for column in columns.values()]
     every = [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
     return [one for one in every if one["rows"]]
+
+
+def _labels(audit: LabelAudit) -> dict[str, Any]:
+    """The audit with labels that are fit to print."""
+    numbers = audit.to_dict(LABELS_SHOWN)
+    rows = [
+        {**row, "given": shown(row["given"]), "suggested": shown(row["suggested"])} for row in numbers["rows"]
+    ]
+    return {**numbers, "summary": str(audit), "rows": rows}
 
 
 def _worst(p: Predictions, row_names: Sequence[object], n_worst: int) -> list[dict[str, Any]]:
