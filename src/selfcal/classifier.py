@@ -23,15 +23,17 @@ from selfcal._checks import Float, Int
 from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
+from selfcal.distillation import distil
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Candidate, Recipe, Share
+from selfcal.label_audit import LabelAudit, audit_labels
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.problem import evaluating, forward_in_blocks
 from selfcal.racing import expected_seconds, race
 from selfcal.storage import Storable
-from selfcal.team_training import Rows, TrainedTeam, train_team
+from selfcal.team_training import Rows, TrainedTeam, label_loss, train_team
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 RATE = 0.005
@@ -86,6 +88,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         validation_fraction: Share of the rows kept back from training when no validation data is given.
         patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
             improvement before training stops; None never stops.
+        n_networks: 1 has the networks of a method that trains several taught to a single one, which answers many
+            times faster; `distilled_` tells what that costs. None keeps them all.
         time_budget: Seconds that a race between several kinds of network may take.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling.
@@ -104,6 +108,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         outer_params_: The outer parameters as arrays, by name.
         selection_: Of methods that train several networks: what was tried, from what counts most to what counts not
             at all, with the log loss on rows held out.
+        distilled_: With ``n_networks=1``, log losses on rows that the one network has not seen: its own, and that of
+            the networks it was taught by, of which each judged rows it had not seen either.
         out_of_fold_: Of those methods: for each row of `X`, the probabilities that networks gave it which had not
             been trained on it; NaN for rows that all were trained on.
         data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
@@ -130,6 +136,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         early_stopping: bool = True,
         validation_fraction: float = 0.3,
         patience: int | None = 10,
+        n_networks: int | None = None,
         time_budget: float = 60.0,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
@@ -145,6 +152,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.n_networks = n_networks
         self.time_budget = time_budget
         self.standardize = standardize
         self.random_state = random_state
@@ -240,7 +248,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
                 recipe=candidate.recipe,
                 optimizer=Adam(lr=self._rate(models.FOR_TABLES.get(candidate.network, RATE))),
                 max_epochs=self.max_epochs,
-                batch_size=BATCH if self.batch_size == "auto" else self._batch_size(len(rows)),
+                batch_size=self._team_batch_size(),
                 early_stopping=self.early_stopping,
                 patience=self.patience,
                 seed=seed + members[0],
@@ -264,7 +272,34 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.selection_ = won.selection
         self.out_of_fold_ = won.probs
         self.train_rows_ = rows
+        self._codes = data.y
         self._remember(won.result)
+        if self.n_networks is not None:
+            self._distil(data, shares[0], won.selection[0]["network"], seed)
+
+    def _distil(self, data: Rows, share: Share, kind: str, seed: int) -> None:
+        """Teach the committee to one network of the kind that counts most in it."""
+        student = self._seeded_network(kind, data.x, seed)
+        result = distil(
+            student,
+            self.module_,
+            data.x,
+            torch.from_numpy(data.y),
+            share,
+            optimizer=Adam(lr=self._rate(models.FOR_TABLES.get(kind, RATE))),
+            batch_size=self._team_batch_size(),
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            seed=seed,
+            progress=self.verbose,
+            checkpoint=None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / "distilled",
+        )
+        self.module_ = result.module
+        unseen = share.held_out
+        self.distilled_ = {
+            "log_loss": float(result.history.selection_loss.min()),
+            "taught_by": float(label_loss(self.out_of_fold_[unseen], data.y[unseen]).mean()),
+        }
 
     def _remember(self, result: TrainingResult) -> None:
         self.history_ = result.history
@@ -326,6 +361,34 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         """Whether the method holds out every row in turn, and so needs no rows for validation alone."""
         return self._recipe().sharing is not None
 
+    def suspect_labels(self, *, false_alarms: float = 0.1) -> LabelAudit:
+        """Rows given to `fit` whose labels look wrong, by networks that were not trained on them.
+
+        Args:
+            false_alarms: The largest expected share of right labels among the rows flagged.
+
+        Returns:
+            A `LabelAudit`: all rows by how suspicious they are, and those worth a look.
+
+        Example:
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.3).sample(600, seed=0)
+            >>> y[:30] = (y[:30] + 1) % 5
+            >>> clf = SelfCalibratedClassifier("crossfit", network="mlp", random_state=0).fit(X, y)
+            >>> worst = clf.suspect_labels().ranking[:30]
+            >>> bool((worst < 30).mean() > 0.7)
+            True
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "out_of_fold_"):
+            raise ConfigError(
+                "suspect_labels needs what networks say about rows they were not trained on: fit with method='auto' "
+                "or 'crossfit', and ask before the classifier is stored."
+            )
+        certain = np.eye(len(self.classes_))[self._codes]  # of a row that all networks know, nobody can tell
+        probs = np.where(np.isnan(self.out_of_fold_), certain, self.out_of_fold_)
+        return audit_labels(probs, self._codes, false_alarms=false_alarms)
+
     def _recipe(self) -> Recipe:
         if isinstance(self.method, Recipe):
             return self.method
@@ -351,6 +414,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         _checks.positive_int("max_epochs", self.max_epochs)
         if self.patience is not None:
             _checks.positive_int("patience, if not None,", self.patience)
+        if self.n_networks not in (None, 1):
+            raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
+        if self.n_networks is not None and not self.validates_in_turn:
+            raise ConfigError(
+                f"n_networks is for methods that train several networks, such as 'auto'; got it with "
+                f"{self._recipe().name!r}."
+            )
         if self.batch_size is not None and self.batch_size != "auto":
             _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
         if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
@@ -457,6 +527,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         if self.batch_size == "auto":
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
+
+    def _team_batch_size(self) -> int | None:
+        return BATCH if self.batch_size == "auto" else self._batch_size(0)
 
     def _candidates(self) -> Sequence[Candidate]:
         """What is raced; a network that the user chose is the only one."""

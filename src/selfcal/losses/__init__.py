@@ -6,7 +6,7 @@ do not enter that term itself. `LossModule` makes an `nn.Module` of any of them.
 
 from selfcal.losses.brier import brier
 from selfcal.losses.calibration_error import mdca, soft_ece
-from selfcal.losses.cross_entropy import cross_entropy
+from selfcal.losses.cross_entropy import cross_entropy, soft_cross_entropy
 from selfcal.losses.focal import flsd, focal
 from selfcal.losses.mixed import mixed_cross_entropy
 from selfcal.losses.mmce import mmce, weighted_mmce
@@ -30,6 +30,7 @@ __all__ = [
     "mixed_cross_entropy",
     "mmce",
     "soft_avuc",
+    "soft_cross_entropy",
     "soft_ece",
     "weighted_mmce",
 ]

@@ -13,3 +13,22 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
         tensor([4.])
     """
     return F.cross_entropy(logits, y, reduction="none")
+
+
+def soft_cross_entropy(logits: Tensor, y: Tensor, *, teacher: Tensor) -> Tensor:
+    """Cross-entropy against the probabilities of a teacher, ``-Σ_c t_c log p_c``; the labels do not enter.
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        teacher: The teacher's probabilities, of the shape of the logits.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> soft_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), teacher=torch.tensor([[0.5, 0.5]]))
+        tensor([0.6931])
+    """
+    return -(teacher * logits.log_softmax(dim=1)).sum(dim=1)
