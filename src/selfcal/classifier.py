@@ -84,6 +84,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         history_: What happened in training, as plain arrays.
         n_iter_: Inner steps taken.
         best_iter_: The inner step whose state was kept.
+        batch_reduced_: How often the batch size was halved because memory ran out.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
         data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
@@ -178,6 +179,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step
+        self.batch_reduced_ = len(result.history.reduction_step)
         self.train_rows_ = parts.train
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
         self.calibrator_ = result.calibrator

@@ -209,7 +209,11 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
         "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
         "network": network and {**as_json(network._asdict()), "default": model.network is None},
         "calibrator": calibrator,
-        "training": {"steps": model.n_iter_, "kept_step": model.best_iter_},
+        "training": {
+            "steps": model.n_iter_,
+            "kept_step": model.best_iter_,
+            "batch_reduced": model.batch_reduced_,
+        },
         "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
     }
     return description, weights_of(model.module_) | scaling | arrays
@@ -238,6 +242,7 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
         model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
     training, data = field(description, "training", dict), field(description, "data", dict)
     model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
+    model.batch_reduced_ = field({"batch_reduced": 0, **training}, "batch_reduced", int)
     model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
     model._n_rows = field(data, "rows", int)
     return model

@@ -40,12 +40,21 @@ def network():
         return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
 
 
+def wide():
+    """A network and rows that need much memory."""
+    x = torch.zeros(6_000, 10)
+    return nn.Sequential(nn.Linear(10, 4000), nn.ReLU(), nn.Linear(4000, 2)), [(x, x[:, 0].long())]
+
+
 def run(recipe, folder=None, **settings):
     """Train with a mask, running statistics, shuffled batches and early stopping: all that a state consists of."""
     if isinstance(recipe, str):
         recipe = recipes.named(recipe)
     options = {"max_steps": STEPS, "batch_size": 32, "evaluate_every": 6, "patience": None, **settings}
     options = {"checkpoint": folder, "checkpoint_seconds": 0, "optimizer": Adam(lr=0.02), **options}
+    if options.pop("wide", False):
+        module, parts = wide()
+        return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
 
 
@@ -127,6 +136,13 @@ def freeze(folder):
         os.seteuid(65534)
 
 
+def limit_memory(spare):
+    """Allow this process so many bytes more than it has now."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + spare,) * 2)
+
+
 def watcher(case, log):
     def watch(stepper):
         os.write(log, f"{stepper.count}\n".encode())
@@ -150,6 +166,8 @@ def watcher(case, log):
 def child(case):
     """One run, which writes its digest; its exit code is the one of the command line."""
     checkpoint.MAX_SHARE = float("inf")
+    if "spare" in case:
+        limit_memory(case["spare"])
     if "point" in case:
         plant(case["point"], case["number"])
     log = os.open(case["log"], os.O_WRONLY | os.O_CREAT)
