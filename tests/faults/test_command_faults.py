@@ -2,9 +2,7 @@
 
 import gzip
 import io
-import os
 import re
-import resource
 import unicodedata
 
 import numpy as np
@@ -196,41 +194,6 @@ def test_a_copy_of_the_target_is_named(tmp_path):
     result = succeed("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
     assert "too good to be true" in result.stderr
     assert "too good to be true" in succeed("inspect", tmp_path / "m").stdout
-
-
-@pytest.mark.fault("F4")
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_to(shelf, tmp_path):
-    tmp_path.chmod(0o500)
-    assert run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m").exit_code == 6
-
-
-@pytest.mark.fault("F3", "F4")
-@pytest.mark.parametrize("name", ["p.csv", "p.csv.gz"])
-def test_no_room_for_the_output(name, shelf, tmp_path):
-    (tmp_path / name).write_bytes(b"older")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
-    try:
-        result = run("predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / name)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert result.exit_code == 6, result.output
-    assert f"Could not write {tmp_path / name}" in result.stderr
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]
-
-
-@pytest.mark.fault("F4")
-def test_the_place_of_the_output_is_a_file(shelf, tmp_path):
-    (tmp_path / "file").write_text("")
-    result = run(
-        "predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / "file" / "p.csv"
-    )
-    assert result.exit_code == 6
-    result = run(
-        "fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "file" / "model", *QUICK
-    )
-    assert result.exit_code == 6
 
 
 @pytest.mark.fault("F5", "S2")
