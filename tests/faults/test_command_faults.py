@@ -158,36 +158,6 @@ def test_names_of_classes_come_out_as_they_went_in(tmp_path):
     assert judged["accuracy"]["value"] == np.mean(read["y"].to_numpy() == read["predicted"].to_numpy())
 
 
-@pytest.mark.fault("D16")
-def test_a_class_with_one_row_is_trained_on_and_flagged(tmp_path):
-    (tmp_path / "d.csv").write_text("\n".join([*LINES, "1,red,1,rare"]))
-    fitted = as_json("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
-    assert "rare" in fitted["classes"]
-    assert any("not estimable: 'rare'" in text for text in fitted["notes"])
-
-
-@pytest.mark.fault("D17", "D20")
-def test_rows_left_out_and_repeated_rows_are_told(tmp_path):
-    text = "\n".join([*LINES, *LINES[1:31], "1,red,1,"])
-    (tmp_path / "d.csv").write_text(text)
-    args = ["--target", "kind", "--drop-unlabelled", "--out", tmp_path / "m", *QUICK]
-    notes = as_json("fit", tmp_path / "d.csv", *args)["notes"]
-    assert any(text.startswith("1 of 191 rows have no label") for text in notes)
-    assert any(text.startswith("30 of 190 rows repeat an earlier row") for text in notes)
-
-
-@pytest.mark.fault("D18")
-def test_labels_that_are_noise_promise_nothing(tmp_path):
-    rng = np.random.default_rng(99)
-    table = people(400).with_columns(kind=pl.Series(rng.choice(["k0", "k1"], 400)))
-    table.write_csv(tmp_path / "d.csv")
-    fitted = as_json("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
-    judged = fitted["report_numbers"]["methods"][0]
-    assert judged["accuracy"]["low"] <= 0.5
-    args = [tmp_path / "m", tmp_path / "d.csv", "--out", tmp_path / "p.csv", "--max-risk", "0.05"]
-    assert as_json("predict", *args)["abstained"] == 400
-
-
 @pytest.mark.fault("D19")
 def test_a_copy_of_the_target_is_named(tmp_path):
     people().with_columns(copy=pl.col("kind")).write_csv(tmp_path / "d.csv")

@@ -201,6 +201,8 @@ def command(case):
     except SystemExit as end:
         return end.code
     finally:
+        if case.get("measure"):
+            print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} kB")
         sys.stdout.flush()
         sys.stderr.flush()
 
@@ -271,7 +273,7 @@ class Nursery:
     def run(self, *words, **case):
         """Run a command in a child to its end; its exit code and what it said."""
         self.start(None, None, command=[*map(str, words)], **case)
-        return self.wait()
+        return self.wait(300)
 
     def start(self, recipe, folder, **case):
         """Fork a child; its process id."""
@@ -295,7 +297,7 @@ class Nursery:
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 
