@@ -3,7 +3,6 @@
 import ast
 import functools
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -26,6 +25,7 @@ from selfcal import cli
 from selfcal._skops import MOST_UNPACKED
 from selfcal.tables import read_table
 from tests.commands.conftest import QUICK, run, shelf, succeed
+from tests.faults.test_hostile_models import Canary, in_memory
 from tests.reporting.judged import HOSTILE
 from tests.reporting.test_page import Page
 
@@ -34,26 +34,10 @@ __all__ = ["shelf"]  # the fixture
 SKOPS = "preprocessor.skops"
 
 
-class Canary:
-    """When unpickled, it makes a file."""
-
-    def __init__(self, path):
-        self.path = str(path)
-
-    def __reduce__(self):
-        return open, (self.path, "w")
-
-
-def saved(write):
-    file = io.BytesIO()
-    write(file)
-    return file.getvalue()
-
-
 PICKLES = {
     "pickle": pickle.dumps,
-    "joblib": lambda canary: saved(lambda file: joblib.dump(canary, file)),
-    "torch": lambda canary: saved(lambda file: torch.save(canary, file)),
+    "joblib": lambda canary: in_memory(lambda file: joblib.dump(canary, file)),
+    "torch": lambda canary: in_memory(lambda file: torch.save(canary, file)),
 }
 
 
@@ -115,7 +99,7 @@ def zipped(members):
             for name, data in members:
                 archive.writestr(name, data)
 
-    return saved(write)
+    return in_memory(write)
 
 
 def bomb():
