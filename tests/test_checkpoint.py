@@ -210,7 +210,7 @@ def test_another_run_is_refused_by_what_differs(change, named, tmp_path):
     ("name", "value", "named"),
     [
         ("__version__", "9.9", r"selfcal version was .* and is 9\.9"),
-        ("FORMAT", 0, "has format 1; this version of selfcal reads format 0"),
+        ("FORMAT", 0, "has format 2; this version of selfcal reads format 0"),
     ],
 )
 def test_another_version_is_refused(name, value, named, tmp_path, monkeypatch):
@@ -376,7 +376,7 @@ def signed(content):
 def test_random_and_hostile_files_are_refused_and_nothing_worse(tmp_path):
     """Noise, changed files, and changed files that were signed anew."""
     choose = random.Random(0)
-    whole = packed({"format": 1, "identity": {}, "state": Counting(1).state()})
+    whole = packed({"format": checkpoint.FORMAT, "identity": {}, "state": Counting(1).state()})
     blank = checkpoint._DIGEST.sub(b'"sha256":"' + b"0" * 64 + b'"', whole)
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     refused = 0
@@ -402,7 +402,7 @@ def test_random_and_hostile_files_are_refused_and_nothing_worse(tmp_path):
         "[]",
         "3",
         "{}",
-        '{"format": 1}',
+        f'{{"format": {checkpoint.FORMAT}}}',
         '{"state": {"$tensor": "none"}}',
         '{"a": {"$tensor": []}}',
         "[" * 10_000,

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from selfcal._files import previous, remove_leftovers, write_atomically, write_folder_atomically
+from selfcal._files import (
+    previous,
+    remove_leftovers,
+    write_atomically,
+    write_folder_atomically,
+    write_together,
+)
 from selfcal.errors import OutputError
 
 OLD, NEW = {"a": b"old", "b": b"old"}, {"a": b"new", "c": b"new" * 3000}
@@ -36,6 +42,18 @@ def test_interrupted_write_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "a.txt", "a")
     assert os.listdir(tmp_path) == []
+
+
+def test_files_that_belong_together_change_together(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "taken" / "b.txt"
+    write_together({first: "old"})
+    (tmp_path / "taken").write_text("here")
+    with pytest.raises(OutputError, match=r"Could not write .*taken/b\.txt \(5 bytes\)"):
+        write_together({first: "new", second: b"hello"})
+    assert (first.read_text(), sorted(os.listdir(tmp_path))) == ("old", ["a.txt", "taken"])
+    (tmp_path / "taken").unlink()
+    write_together({first: "new", second: b"hello"})
+    assert (first.read_text(), second.read_text()) == ("new", "hello")
 
 
 def test_what_dead_writers_left_is_removed(tmp_path):

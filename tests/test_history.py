@@ -68,7 +68,8 @@ def test_going_on_from_a_state_changes_nothing(at):
 
 def test_rolling_back_forgets_what_came_after_the_good_step():
     recorder = recorded(27)
-    recorder.roll_back(failed=28, good=25, outer={"weight": torch.full((5,), 24.0, dtype=torch.float64)})
+    recorder.rollbacks.append(28)
+    recorder.forget_after(25, {"weight": torch.full((5,), 24.0, dtype=torch.float64)})
     history, expected = recorder.history(), recorded(25).history()
     assert history.rollback_step.tolist() == [28]
     for name in ("inner_loss", "outer_step", "outer_loss", "selection_step", "selection_loss"):

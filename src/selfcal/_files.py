@@ -11,30 +11,39 @@ from typing import NoReturn
 
 from selfcal.errors import OutputError
 
+Content = bytes | bytearray | str
 
-def write_atomically(
-    path: str | os.PathLike[str], content: bytes | bytearray | str, *, make_folder: bool = True
-) -> Path:
+
+def write_atomically(path: str | os.PathLike[str], content: Content, *, make_folder: bool = True) -> Path:
     """Write a file through a temporary neighbour, so that a reader never sees half of it.
 
     When this returns, the file and its name are on the disk to stay.
     """
-    target = Path(path)
-    data = content.encode() if isinstance(content, str) else content
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    write_together({Path(path): content}, make_folder=make_folder)
+    return Path(path)
+
+
+def write_together(files: Mapping[Path, Content], *, make_folder: bool = True) -> None:
+    """Write files that belong together: each appears whole, and none before there was room for all."""
+    contents = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
+    temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    target = next(iter(files))
     try:
-        if make_folder:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        _write(temporary, data)
-        os.replace(temporary, target)
-        _flush_folder(target.parent)
+        for target, data in contents.items():
+            if make_folder:
+                target.parent.mkdir(parents=True, exist_ok=True)
+            _write(temporary[target], data)
+        for target in files:
+            os.replace(temporary[target], target)
+        for folder in {path.parent for path in files}:
+            _flush_folder(folder)
     except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
+        for path in temporary.values():
+            with suppress(OSError):
+                path.unlink()
         if isinstance(error, OSError):
-            _explain(target, len(data), error)
+            _explain(target, len(contents[target]), error)
         raise
-    return target
 
 
 def write_folder_atomically(

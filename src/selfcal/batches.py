@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,10 +17,17 @@ from selfcal._checks import positive_int, same_length
 from selfcal._types import Batch
 from selfcal.errors import ConfigError, DataError
 
+FEWEST_ROWS = 4
+"""Batches made smaller for want of memory keep so many rows; fewer would be too small for batch statistics."""
+
 
 @runtime_checkable
 class Batches(Protocol):
-    """Data that can be passed over again and again."""
+    """Data that can be passed over again and again.
+
+    Batches that can be made smaller have a method `halved`, too: the same data in batches of half the size, or None
+    if they are too small for that.
+    """
 
     n_rows: int
 
@@ -76,6 +84,13 @@ class TensorBatches:
         rows = self._rows
         return self._batch_size, self._seed, rows.x, rows.y, rows.weight
 
+    def halved(self) -> Self | None:
+        """The same rows in batches of half the size."""
+        half = half_of(self._batch_size, self.n_rows)
+        smaller = copy.copy(self)
+        smaller._batch_size = half
+        return smaller if half else None
+
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows once, in an order of their own for every pass."""
         if len(self) == 1:
@@ -85,6 +100,29 @@ class TensorBatches:
             rows = places.to(self._rows.x.device)
             weight = None if self._rows.weight is None else self._rows.weight[rows]
             yield Batch(self._rows.x[rows], self._rows.y[rows], rows, weight)
+
+
+def half_of(batch_size: int | None, n_rows: int) -> int:
+    """Half the rows of a batch, which has all there are if no size is given; 0 if that would be too few."""
+    half = min(batch_size or n_rows, n_rows) // 2
+    return half if half >= FEWEST_ROWS else 0
+
+
+def halved(batches: Batches, times: int) -> Batches:
+    """The same data in batches of half the size, time and again, as far as that goes.
+
+    Example:
+        >>> import torch
+        >>> data = TensorBatches(torch.zeros(20, 1), torch.zeros(20, dtype=torch.long))
+        >>> [len(halved(data, times)) for times in range(4)]
+        [1, 2, 4, 4]
+    """
+    for _ in range(times):
+        smaller = getattr(batches, "halved", lambda: None)()
+        if smaller is None:
+            break
+        batches = smaller
+    return batches
 
 
 def class_codes(y: Tensor) -> Tensor:
@@ -122,6 +160,7 @@ class LoaderBatches:
                 "got an iterable data set or batch_size=None."
             )
         self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # map-style sets have a length, which torch's types do not say
+        self._given = loader
         self._loader: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
             batch_sampler=loader.batch_sampler,
@@ -142,6 +181,15 @@ class LoaderBatches:
             "could not go on exactly where it was. Give the data as tensors or as ImageBatches, whose order depends "
             "on a seed and the number of the pass alone, or shuffle=False."
         )
+
+    def halved(self) -> LoaderBatches | None:
+        """A loader of half the batch size, if the batch size is the loader's to choose."""
+        sampler = self._loader.batch_sampler
+        if type(sampler) is not BatchSampler or not (half := half_of(sampler.batch_size, self.n_rows)):
+            return None
+        smaller = BatchSampler(sampler.sampler, half, sampler.drop_last)
+        kept = {name: getattr(self._given, name) for name in ("collate_fn", *_KEPT)}
+        return LoaderBatches(DataLoader(self._given.dataset, batch_sampler=smaller, **kept))
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """What the loader gives in a pass."""
@@ -223,13 +271,13 @@ class Endless:
         >>> stream = Endless(data)
         >>> rows = [next(stream).index.tolist() for _ in range(4)]
         >>> again = Endless(data)
-        >>> again.load_state({"number": 1, "taken": 1})
+        >>> again.load_state({"number": 1, "taken": 1, "of": 2})
         >>> next(again).index.tolist() == rows[3]
         True
     """
 
     def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+        self.batches = batches
         self._start(0, 0)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -249,16 +297,16 @@ class Endless:
         return batch
 
     def state(self) -> dict[str, int]:
-        """The number of the pass, and how many of its batches were taken."""
-        return {"number": self._number, "taken": self._taken}
+        """The number of the pass, and how many of its batches were taken, of how many."""
+        return {"number": self._number, "taken": self._taken, "of": len(self.batches)}
 
     def load_state(self, state: dict[str, int]) -> None:
-        """Go on from a `state`."""
-        self._start(state["number"], state["taken"])
+        """Go on from a `state`; with batches of another size, from about the same place in the pass."""
+        self._start(state["number"], state["taken"] * len(self.batches) // state["of"])
 
     def _start(self, number: int, taken: int) -> None:
         self._number, self._taken = number, taken
-        self._pass = iter(self._batches.one_pass(number))
+        self._pass = iter(self.batches.one_pass(number))
         for _ in range(taken):
             next(self._pass)
 

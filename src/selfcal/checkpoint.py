@@ -34,7 +34,7 @@ from selfcal.batches import Batches, fingerprint
 from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
 from selfcal.step import BilevelStep
 
-FORMAT = 1
+FORMAT = 2
 GENERATIONS = 2
 MAX_SHARE = 0.02
 """How much of the time saving may take; where it takes long, it happens less often."""

@@ -104,6 +104,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         history_: What happened in training, as plain arrays.
         n_iter_: Inner steps taken.
         best_iter_: The inner step whose state was kept.
+        batch_reduced_: How often the batch size was halved because memory ran out.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
         selection_: Of methods that train several networks: what was tried, from what counts most to what counts not
@@ -305,6 +306,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step
+        self.batch_reduced_ = len(result.history.reduction_step)
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -24,7 +24,7 @@ from selfcal.interfaces import Calibrator, OptimizerRule, Recipe
 from selfcal.problem import evaluating
 from selfcal.progress import progress_bar
 from selfcal.run import RUNNING, Run
-from selfcal.step import BilevelStep, DivergenceError
+from selfcal.step import BilevelStep
 from selfcal.teams import members_of
 
 
@@ -78,7 +78,8 @@ def train(
     `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck.
 
     If the loss or the parameters stop being finite, training goes back to the last evaluation where all was well and
-    on with half the step size, three times at most.
+    on with half the step size, three times at most. If memory runs out, it goes back there, too, and on with batches
+    of half the size; `max_steps` stays.
 
     Args:
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
@@ -142,7 +143,7 @@ def train(
     step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
     settings = {"seed": seed, "max_steps": max_steps, "evaluate_every": evaluate_every, "patience": patience}
     with streams_restored(step.device, seed):
-        run = Run(step, batches, outer, selects=selection is not None)
+        run = Run(step, batches, outer, selection)
         run.mark_good()
         with (
             checkpointed(
@@ -155,28 +156,21 @@ def train(
         ):
             module.train()
             while run.status == RUNNING:
-                try:
+                with run.recovering():
                     report = run.advance()
                     if step.count % evaluate_every == 0 or step.count == max_steps:
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
                         watch(step)
-                        losses = None if selection is None else selection_losses(module, selection)
+                        losses = None if run.selection is None else selection_losses(module, run.selection)
                         run.evaluated(losses, patience=patience, last=step.count == max_steps)
                         if run.seconds >= max_seconds:
                             run.out_of_time()
-                except DivergenceError as failure:
-                    run.roll_back(failure)
                 after_step()
     outer_params, best_step = (step.outer_params, step.count) if run.best is None else run.best.restore(step)
     module.eval()
-    if run.recorder.rollbacks:
-        warnings.warn(
-            f"The loss or the parameters stopped being finite at step {run.recorder.rollbacks}: training went back "
-            f"to its last good state and on with half the learning rate, at the end with {step.optimizer}.",
-            RecoveryWarning,
-            stacklevel=2,
-        )
+    for recovery in run.recoveries():
+        warnings.warn(recovery, RecoveryWarning, stacklevel=2)
     calibrator = None
     if recipe.calibrator is not None and outer is not None:
         calibrator = _calibrated(recipe.calibrator, module, outer)

@@ -32,6 +32,8 @@ class History:
         skipped: Outer steps not taken because the hypergradient was not finite.
         rollback_step: The inner steps that failed, as the loss or the parameters stopped being finite: training went
             back to the last good state and on with half the step size.
+        reduction_step: The inner steps after which memory ran out: training went back to the last good state and on
+            with batches of half the size.
     """
 
     inner_loss: Float
@@ -43,6 +45,7 @@ class History:
     snapshots: dict[str, NDArray[np.floating]]
     skipped: int
     rollback_step: Int
+    reduction_step: Int
 
 
 Snapshot = tuple[int, dict[str, NDArray[np.floating]]]
@@ -59,6 +62,7 @@ class Recorder:
     selection: list[tuple[int, float]] = field(default_factory=list)
     skipped: int = 0
     rollbacks: list[int] = field(default_factory=list)
+    reductions: list[int] = field(default_factory=list)
     _kept: list[Snapshot] = field(default_factory=list)
     _latest: Snapshot | None = None
     _stride: int = 1
@@ -91,11 +95,11 @@ class Recorder:
             snapshots={name: np.stack([values[name] for _, values in kept]) for name in names},
             skipped=self.skipped,
             rollback_step=np.array(self.rollbacks, dtype=np.int64),
+            reduction_step=np.array(self.reductions, dtype=np.int64),
         )
 
-    def roll_back(self, failed: int, good: int, outer: OuterParams) -> None:
-        """Forget what came after step `good`, with its outer parameters, as step `failed` shows it led nowhere."""
-        self.rollbacks.append(failed)
+    def forget_after(self, good: int, outer: OuterParams) -> None:
+        """Forget what came after step `good`, with its outer parameters, as it led nowhere."""
         del self.inner_loss[good:]
         self.outer = [pair for pair in self.outer if pair[0] <= good]
         self.selection = [pair for pair in self.selection if pair[0] <= good]
@@ -111,6 +115,7 @@ class Recorder:
             "selection": _columns(self.selection),
             "skipped": self.skipped,
             "rollbacks": list(self.rollbacks),
+            "reductions": list(self.reductions),
             "stride": self._stride,
             "seen": self._seen,
             "kept": _stacked(self._kept),
@@ -121,7 +126,8 @@ class Recorder:
         """Go on from a `state`."""
         self.inner_loss = state["inner_loss"].tolist()
         self.outer, self.selection = _pairs(state["outer"]), _pairs(state["selection"])
-        self.skipped, self.rollbacks = state["skipped"], list(state["rollbacks"])
+        self.skipped = state["skipped"]
+        self.rollbacks, self.reductions = list(state["rollbacks"]), list(state["reductions"])
         self._stride, self._seen = state["stride"], state["seen"]
         self._kept = _unstacked(state["kept"])
         self._latest = next(iter(_unstacked(state["latest"])), None)

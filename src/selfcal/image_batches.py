@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch.nn.functional import pad
 
 from selfcal._checks import boolean, in_range, positive_int, same_length
 from selfcal._types import Batch
-from selfcal.batches import class_codes, pass_generator, shuffled_rows
+from selfcal.batches import class_codes, half_of, pass_generator, shuffled_rows
 from selfcal.errors import ConfigError, DataError
 
 PADDING = 4
@@ -86,6 +87,13 @@ class ImageBatches:
         """What decides about every pass."""
         settings = self._batch_size, self._seed, self.mean, self.std, self._augment, self._shuffle
         return *settings, self._x, self._y
+
+    def halved(self) -> Self | None:
+        """The same images in batches of half the size."""
+        half = half_of(self._batch_size, self.n_rows)
+        smaller = copy.copy(self)
+        smaller._batch_size = half
+        return smaller if half else None
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows once; the number of the pass decides their order and what augmentation does to each."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +14,7 @@ from torch import Tensor
 
 from selfcal._random import set_streams, stream_states
 from selfcal._types import OuterParams
-from selfcal.batches import Batches, Endless
+from selfcal.batches import Batches, Endless, halved
 from selfcal.errors import TrainingError
 from selfcal.history import Recorder
 from selfcal.step import BilevelStep, DivergenceError, StepReport
@@ -32,18 +35,28 @@ class Run:
         step: What takes the steps.
         train_data: The rows of the inner level.
         outer_data: The rows of the outer level, if there is one.
-        selects: Whether the best state is to be kept.
+        selection_data: The rows to choose the best state by, if one is to be kept.
+
+    Attributes:
+        selection: The selection data, in the batches that there is memory for.
     """
 
     def __init__(
-        self, step: BilevelStep, train_data: Batches, outer_data: Batches | None, *, selects: bool
+        self,
+        step: BilevelStep,
+        train_data: Batches,
+        outer_data: Batches | None,
+        selection_data: Batches | None,
     ) -> None:
         self.step = step
-        self.best = BestState(step) if selects else None
+        self.selection = selection_data
+        self.best = None if selection_data is None else BestState(step)
         self.recorder = Recorder()
         self.recorder.snapshot(0, step.outer_params)
         self.status = RUNNING
-        self._streams = [Endless(data) for data in (train_data, outer_data) if data is not None]
+        self._data = [data for data in (train_data, outer_data) if data is not None]
+        self._selection = selection_data
+        self._streams = [Endless(data) for data in self._data]
         self._optimizer = step.optimizer
         self._earlier = 0.0
         self._started = time.perf_counter()
@@ -91,15 +104,49 @@ class Run:
         if self.can_be_saved:
             self._good = self._position()
 
-    def roll_back(self, failure: DivergenceError) -> None:
-        """Return to the last good place and go on with half the step size; a few times at most."""
-        failed, rollbacks = self.step.count, len(self.recorder.rollbacks)
-        if rollbacks == MAX_ROLLBACKS or self._optimizer.slowed(0.5) is None:
-            before = f" Training went back {rollbacks} times before, each time with half the learning rate."
-            raise TrainingError(f"{failure}{before if rollbacks else ''}") from failure
-        self._go_to(self._good)
-        self.recorder.roll_back(failed, self.step.count, self.step.outer_params)
-        self._slow_down()
+    @contextmanager
+    def recovering(self) -> Iterator[None]:
+        """Within it, a step that fails leads back to the last good place, to go on from there with more care.
+
+        Where the loss or the parameters stop being finite, that is half the step size, a few times at most; where
+        memory runs out, batches of half the size.
+        """
+        try:
+            yield
+        except DivergenceError as failure:
+            rollbacks = len(self.recorder.rollbacks)
+            if rollbacks == MAX_ROLLBACKS or self._optimizer.slowed(0.5) is None:
+                before = (
+                    f" Training went back {rollbacks} times before, each time with half the learning rate."
+                )
+                raise TrainingError(f"{failure}{before if rollbacks else ''}") from failure
+            self._roll_back(self.recorder.rollbacks)
+        except (MemoryError, RuntimeError) as failure:
+            if not _out_of_memory(failure):
+                raise
+            if not self._can_be_reduced():
+                raise TrainingError(
+                    f"Memory ran out after {self.step.count} steps with batches of {self._batch_rows} rows, which "
+                    f"cannot be made smaller ({_first_line(failure)}). Use a smaller network or fewer columns."
+                ) from failure
+            traceback.clear_frames(failure.__traceback__)  # what filled the memory is still in them
+            self._roll_back(self.recorder.reductions)
+
+    def recoveries(self) -> list[str]:
+        """What a user should know about steps that failed."""
+        told, recorder = [], self.recorder
+        if recorder.rollbacks:
+            told.append(
+                f"The loss or the parameters stopped being finite at step {recorder.rollbacks}: training went back "
+                f"to its last good state and on with half the learning rate, at the end with {self.step.optimizer}."
+            )
+        if recorder.reductions:
+            told.append(
+                f"Batch reduced: memory ran out after step {recorder.reductions}; training went back to its last "
+                f"good state and on with batches of half the size, at the end of {self._batch_rows} rows. With more "
+                "memory the result would be another."
+            )
+        return told
 
     def state(self) -> dict[str, Any]:
         """All of it as tensors and plain values, by name."""
@@ -118,13 +165,34 @@ class Run:
         self.recorder.load_state(state["history"])
         self.status = state["status"]
         self._earlier, self._started = state["seconds"], time.perf_counter()
+        self._take_care()
         self._go_to(state["now"])
-        self._slow_down()
 
-    def _slow_down(self) -> None:
+    def _roll_back(self, failures: list[int]) -> None:
+        failures.append(self.step.count)
+        self._take_care()
+        self._go_to(self._good)
+        self.recorder.forget_after(self.step.count, self.step.outer_params)
+
+    def _take_care(self) -> None:
+        """Make steps and batches as small as failures so far have taught."""
         if self.recorder.rollbacks:
             slowed = self._optimizer.slowed(0.5 ** len(self.recorder.rollbacks))
             self.step.optimizer = slowed or self._optimizer
+        times = len(self.recorder.reductions)
+        for stream, data in zip(self._streams, self._data, strict=True):
+            stream.batches = halved(data, times)
+        self.selection = None if self._selection is None else halved(self._selection, times)
+
+    def _can_be_reduced(self) -> bool:
+        times = len(self.recorder.reductions)
+        data = [*self._data, *([] if self._selection is None else [self._selection])]
+        return any(len(halved(of, times + 1)) > len(halved(of, times)) for of in data)
+
+    @property
+    def _batch_rows(self) -> int:
+        train = self._streams[0].batches
+        return -(-train.n_rows // len(train))
 
     def _position(self) -> dict[str, Any]:
         return {
@@ -141,6 +209,20 @@ class Run:
         for stream, place in zip(self._streams, position["streams"], strict=True):
             stream.load_state(place)
         set_streams(tuple(position["random"]), self.step.device)  # last: a loader may draw when it starts
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether this is one of the ways in which Python and torch say it; on the CPU, torch has no type for it."""
+    said = str(error)
+    return (
+        isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
+        or "DefaultCPUAllocator" in said
+        or "out of memory" in said
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 class BestState:

@@ -211,7 +211,11 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
         "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
         "network": network and {**network, **_chosen(model.network)},
         "calibrator": calibrator,
-        "training": {"steps": model.n_iter_, "kept_step": model.best_iter_},
+        "training": {
+            "steps": model.n_iter_,
+            "kept_step": model.best_iter_,
+            "batch_reduced": model.batch_reduced_,
+        },
         "selection": as_json(getattr(model, "selection_", None)),
         "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
     }
@@ -249,6 +253,7 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     selection = description.get("selection")
     if selection is not None:
         model.selection_ = selection
+    model.batch_reduced_ = field({"batch_reduced": 0, **training}, "batch_reduced", int)
     model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
     model._n_rows = field(data, "rows", int)
     return model

@@ -123,6 +123,7 @@ class TableModel:
         notes = [*labels.notes, *self.schema.notes, *leaks(table, self.schema, labels)]
         notes += _split_notes(groups, labels, parts)
         self.notes = tuple(notes)
+        self._check_room(max(len(parts.validation), len(parts.held_out)))
         if before_training is not None:
             before_training(self)
         self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
@@ -225,6 +226,16 @@ class TableModel:
         groups = duplicate_groups(table, self.schema)
         share = self.classifier.validation_fraction
         return table, labels, groups, Parts.of(labels.codes, groups, self.held_out, share, self.seed)
+
+    def _check_room(self, rows: int) -> None:
+        budget = self.preprocessor.budget
+        needed = 3 * 8 * rows * len(self.classes)  # scores, probabilities, and a copy to work on
+        if needed > budget:
+            raise DataError(
+                f"The probabilities must fit into {budget / 2**30:.1f} GB; those of {rows:,} rows kept apart and "
+                f"{len(self.classes):,} classes need about {needed / 2**30:.1f} GB. Use fewer rows, join rare "
+                "classes, or check that the target is the right column."
+            )
 
     def _train(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> list[str]:
         """Fit the classifier; what it warned of."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from selfcal._checks import positive_int, same_length
 from selfcal._types import Batch
-from selfcal.batches import class_codes, pass_generator
+from selfcal.batches import class_codes, half_of, pass_generator
 from selfcal.errors import DataError
 
 
@@ -61,6 +61,13 @@ class TeamBatches:
     def identity(self) -> tuple[object, ...]:
         """What decides about every pass."""
         return self._batch_size, self._seed, self._x, self._y, self._weight, *self._rows
+
+    def halved(self) -> TeamBatches | None:
+        """The same shares in batches of half the size."""
+        half = half_of(self._batch_size, self._share)
+        if not half:
+            return None
+        return TeamBatches(self._x, self._y, self._weight, rows=self._rows, batch_size=half, seed=self._seed)
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows of every network once, in an order of their own for every pass."""

@@ -13,7 +13,7 @@ import pytest
 from selfcal import trials
 from selfcal.recalibration import Recalibration
 from selfcal.trials import Candidate, Task, run_trials, standings
-from tests.commands.conftest import as_json, run, succeed
+from tests.commands.conftest import as_json, inline, run, succeed
 
 
 def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
@@ -91,17 +91,6 @@ def test_report_shows_several_models_on_one_page(shelf, tmp_path):
     assert "other: " in succeed(*args).stdout
     numbers = json.loads((tmp_path / "r.json").read_text())
     assert [method["name"] for method in numbers["methods"]] == ["predictions", "other"]
-
-
-def inline(work, units, results, *, jobs, title, key):
-    """`run_units` without processes."""
-    rows = results.rows()
-    done = {(row["name"], row["seed"]) for row in rows}
-    for unit in units:
-        if unit not in done:
-            rows = [*rows, *work(unit)]
-            results.write(rows)
-    return [row for row in rows if (row["name"], row["seed"]) in set(units)]
 
 
 def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):

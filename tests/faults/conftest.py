@@ -5,7 +5,7 @@ from tests.faults.training import Nursery, digest, run
 
 @pytest.fixture(scope="session")
 def nursery(tmp_path_factory):
-    nursery = Nursery(tmp_path_factory.mktemp("nursery") / "log", PYTHONHASHSEED="1")
+    nursery = Nursery(tmp_path_factory.mktemp("nursery") / "log", PYTHONHASHSEED="1", NO_COLOR="1")
     yield nursery
     nursery.close()
 

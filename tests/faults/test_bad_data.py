@@ -17,6 +17,7 @@ from selfcal.inference import infer_schema
 from selfcal.preprocessing import Preprocessor
 from selfcal.tables import read_batches, read_table
 from selfcal.target import duplicate_groups, leaks, read_target
+from tests.faults import case
 
 
 def parquet(table, **options):
@@ -25,20 +26,20 @@ def parquet(table, **options):
     return file.getvalue()
 
 
-def case(name, data, *message, **options):
-    return pytest.param(data, message, options, id=name)
+def bad(name, data, *message, **options):
+    return case(name, data, message, options)
 
 
 @pytest.mark.parametrize(
     ("data", "message", "options"),
     [
-        case("D1", b"", "must hold a table", "the file is empty", "Check the path"),
-        case("D1-blank", b"\n\r\n\n", "the file is empty"),
-        case("D1-mark", b"\xef\xbb\xbf", "the file is empty"),
-        case("D1-gzip", gzip.compress(b""), "the file is empty"),
-        case("D2", b"x,y\n", "must hold at least one row", "2 columns and no rows"),
-        case("D2-parquet", parquet(pl.DataFrame({"x": []})), "1 columns and no rows"),
-        case(
+        bad("D1", b"", "must hold a table", "the file is empty", "Check the path"),
+        bad("D1-blank", b"\n\r\n\n", "the file is empty"),
+        bad("D1-mark", b"\xef\xbb\xbf", "the file is empty"),
+        bad("D1-gzip", gzip.compress(b""), "the file is empty"),
+        bad("D2", b"x,y\n", "must hold at least one row", "2 columns and no rows"),
+        bad("D2-parquet", parquet(pl.DataFrame({"x": []})), "1 columns and no rows"),
+        bad(
             "D3",
             "x,town\n1,Köln\n".encode("latin-1"),
             "UTF-8",
@@ -46,31 +47,31 @@ def case(name, data, *message, **options):
             "0xF6",
             "--encoding cp1252",
         ),
-        case("D3-header", "x,straße\n1,2\n".encode("latin-1"), "line 1", "0xDF", "--encoding"),
-        case("D4-no-mark", "x,y\n1,2\n".encode("utf-16-le"), "NUL", "--encoding utf-16-le"),
-        case("D6", b"x,y,x,z,y\n1,2,3,4,5\n", "name each column once", "'x', 'y' occur more than once"),
-        case("D6-spaces", b"x, x\n1,2\n", "'x' occurs more than once"),
-        case("D7", b"x,y\n1,2\n3,4,5\n", "2 fields in every line", "line 3 has 3, too many", "--sep"),
-        case("D7-ragged", b"x,y\n1,2\n3,4,5\n", "line 3 has 3, too many", ragged=True),
-        case("D8", b"x,y\n1,2\n3\n", "2 fields in every line", "line 3 has 1, too few", "--ragged"),
-        case("D12", b"a;b,c\n1;2\n", "2 fields", "line 2 has 1", "--ragged", sep=","),
-        case("D13-quote", b'x,y\n1,"a\n2,b\n', "quote opened in line 2 is never closed", "double it"),
-        case("D13-nul", b"x,y\n1,a\0b\n", "must be text", "line 2, column 'y', holds a NUL byte"),
-        case(
+        bad("D3-header", "x,straße\n1,2\n".encode("latin-1"), "line 1", "0xDF", "--encoding"),
+        bad("D4-no-mark", "x,y\n1,2\n".encode("utf-16-le"), "NUL", "--encoding utf-16-le"),
+        bad("D6", b"x,y,x,z,y\n1,2,3,4,5\n", "name each column once", "'x', 'y' occur more than once"),
+        bad("D6-spaces", b"x, x\n1,2\n", "'x' occurs more than once"),
+        bad("D7", b"x,y\n1,2\n3,4,5\n", "2 fields in every line", "line 3 has 3, too many", "--sep"),
+        bad("D7-ragged", b"x,y\n1,2\n3,4,5\n", "line 3 has 3, too many", ragged=True),
+        bad("D8", b"x,y\n1,2\n3\n", "2 fields in every line", "line 3 has 1, too few", "--ragged"),
+        bad("D12", b"a;b,c\n1;2\n", "2 fields", "line 2 has 1", "--ragged", sep=","),
+        bad("D13-quote", b'x,y\n1,"a\n2,b\n', "quote opened in line 2 is never closed", "double it"),
+        bad("D13-nul", b"x,y\n1,a\0b\n", "must be text", "line 2, column 'y', holds a NUL byte"),
+        bad(
             "D13-cut", gzip.compress(b"x,y\n" + b"1,2\n" * 1000)[:-10], "gzip file that was cut off", "again"
         ),
-        case("D13-bad", gzip.compress(b"x,y\n1,2\n")[:-6] + b"123456", "damaged gzip file"),
-        case("D25-cut", parquet(pl.DataFrame({"x": [1, 2]}))[:-9], "cannot be read", "damaged"),
-        case(
+        bad("D13-bad", gzip.compress(b"x,y\n1,2\n")[:-6] + b"123456", "damaged gzip file"),
+        bad("D25-cut", parquet(pl.DataFrame({"x": [1, 2]}))[:-9], "cannot be read", "damaged"),
+        bad(
             "D25-list",
             parquet(pl.DataFrame({"x": [[1], [2]]})),
             "column 'x' is List(Int64)",
             "simple columns",
         ),
-        case("D25-struct", parquet(pl.DataFrame({"x": [{"a": 1}]})), "column 'x' is Struct"),
-        case("D25-bytes", parquet(pl.DataFrame({"x": [b"1"]})), "column 'x' is Binary"),
-        case("D25-duration", parquet(pl.DataFrame({"x": [datetime.timedelta(1)]})), "column 'x' is Duration"),
-        case("D25-gzip", gzip.compress(parquet(pl.DataFrame({"x": [1]}))), "gzipped Parquet", "gunzip"),
+        bad("D25-struct", parquet(pl.DataFrame({"x": [{"a": 1}]})), "column 'x' is Struct"),
+        bad("D25-bytes", parquet(pl.DataFrame({"x": [b"1"]})), "column 'x' is Binary"),
+        bad("D25-duration", parquet(pl.DataFrame({"x": [datetime.timedelta(1)]})), "column 'x' is Duration"),
+        bad("D25-gzip", gzip.compress(parquet(pl.DataFrame({"x": [1]}))), "gzipped Parquet", "gunzip"),
     ],
 )
 def test_refused(data, message, options):
@@ -84,12 +85,12 @@ def test_refused(data, message, options):
 @pytest.mark.parametrize(
     ("data", "expected", "options"),
     [
-        pytest.param("x,town\n1,Köln\n".encode("latin-1"), ("1", "Köln"), {"encoding": "latin-1"}, id="D3"),
-        pytest.param("x,town\n1,Köln\n".encode("utf-16"), ("1", "Köln"), {}, id="D4"),
-        pytest.param("x,town\n1,Köln\n".encode("utf-8-sig"), ("1", "Köln"), {}, id="D5"),
-        pytest.param(b"x,town\n1\n", ("1", None), {"ragged": True}, id="D8"),
-        pytest.param(b"x;town\n1,5;a\n", ("1,5", "a"), {}, id="D12"),
-        pytest.param(gzip.compress(b"x,town\n1,a\n"), ("1", "a"), {}, id="D13-gzip"),
+        case("D3", "x,town\n1,Köln\n".encode("latin-1"), ("1", "Köln"), {"encoding": "latin-1"}),
+        case("D4", "x,town\n1,Köln\n".encode("utf-16"), ("1", "Köln"), {}),
+        case("D5", "x,town\n1,Köln\n".encode("utf-8-sig"), ("1", "Köln"), {}),
+        case("D8", b"x,town\n1\n", ("1", None), {"ragged": True}),
+        case("D12", b"x;town\n1,5;a\n", ("1,5", "a"), {}),
+        case("D13-gzip", gzip.compress(b"x,town\n1,a\n"), ("1", "a"), {}),
     ],
 )
 def test_read(data, expected, options, tmp_path):
@@ -100,14 +101,16 @@ def test_read(data, expected, options, tmp_path):
     assert table.row(0) == expected
 
 
-def test_D9_classes_named_like_missing_values():
+@pytest.mark.fault("D9")
+def test_classes_named_like_missing_values():
     labels = ["NA", "None", "nan", "null", "", "?", "NaN"]
     table = read_table(b"y,x\n" + b"".join(b'"%s",1\n' % label.encode() for label in labels))
     assert read_target(table, "y").labels.tolist() == labels
 
 
+@pytest.mark.fault("D10")
 @pytest.mark.parametrize("nonfinite", ["error", "impute"])
-def test_D10_infinite_numbers(nonfinite):
+def test_infinite_numbers(nonfinite):
     table = read_table(b"a,b,c\n1,inf,x\n2,1,y\n3,-Infinity,x\n1e400,2,y\n")
     if nonfinite == "impute":
         schema = infer_schema(table, nonfinite=nonfinite)
@@ -119,7 +122,8 @@ def test_D10_infinite_numbers(nonfinite):
             infer_schema(table)
 
 
-def test_D11_text_in_a_column_of_numbers():
+@pytest.mark.fault("D11")
+def test_text_in_a_column_of_numbers():
     table = pl.DataFrame({"x": [str(i % 7) for i in range(3000)] + ["oops"] + ["5"] * 100})
     with pytest.raises(
         DataError, match=r"Column 'x' must hold numbers.*row 3001 is 'oops' \(1 such cells.*--kind x=category"
@@ -128,8 +132,9 @@ def test_D11_text_in_a_column_of_numbers():
     assert infer_schema(table, kinds={"x": "category"}).columns[0].kind == "category"
 
 
+@pytest.mark.fault("D14")
 @pytest.mark.parametrize("source", ["csv", "parquet"])
-def test_D14_integers_beyond_64_bits_are_never_floats(source):
+def test_integers_beyond_64_bits_are_never_floats(source):
     numbers = [2**70, 2**70 + 1, 2**70] * 10
     if source == "csv":
         table = pl.DataFrame({"x": [str(n) for n in numbers]})
@@ -141,12 +146,14 @@ def test_D14_integers_beyond_64_bits_are_never_floats(source):
     assert Preprocessor().fit(table, schema).feature_names == [f"x={2**70}", f"x={2**70 + 1}"]
 
 
-def test_D15_a_single_class():
+@pytest.mark.fault("D15")
+def test_a_single_class():
     with pytest.raises(DataError, match=r"at least two classes; every labelled row is 'a'. Check"):
         read_target(pl.DataFrame({"y": ["a", "a"]}), "y")
 
 
-def test_D17_unlabelled_rows_are_counted_and_left_out_only_when_asked():
+@pytest.mark.fault("D17")
+def test_unlabelled_rows_are_counted_and_left_out_only_when_asked():
     table = read_table(b"x,y\n1,a\n2,\n3,b\n4,\n")
     with pytest.raises(DataError, match=r"2 of 4 have none, first row 2.*--drop-unlabelled"):
         read_target(table, "y")
@@ -155,14 +162,16 @@ def test_D17_unlabelled_rows_are_counted_and_left_out_only_when_asked():
     assert "2 of 4 rows" in target.notes[0]
 
 
-def test_D17_spellings_of_one_number():
+@pytest.mark.fault("D17")
+def test_spellings_of_one_number():
     target = read_target(read_table(b'y,x\n1,a\n1.0,b\n"1",c\n2,d\n1.00,e\n'), "y")
     assert target.classes == ("1", "2")
     assert target.codes.tolist() == [0, 0, 0, 1, 0]
     assert "'1.0' is taken as '1', '1.00' is taken as '1'" in target.notes[0]
 
 
-def test_D19_columns_that_say_nothing_or_too_much():
+@pytest.mark.fault("D19")
+def test_columns_that_say_nothing_or_too_much():
     n = 100
     table = pl.DataFrame(
         {
@@ -183,18 +192,21 @@ def test_D19_columns_that_say_nothing_or_too_much():
     assert "'copy' tells the target 'y' in 100 % of the rows" in warning
 
 
-def test_D19_free_text_is_refused_with_a_hint():
+@pytest.mark.fault("D19")
+def test_free_text_is_refused_with_a_hint():
     table = pl.DataFrame({"review": [f"it took {i} days to come and was late" for i in range(50)]})
     with pytest.raises(DataError, match=r"looks like free text, such as 'it took 0 days.*--kind review=drop"):
         infer_schema(table)
 
 
-def test_D20_duplicate_rows_share_a_number():
+@pytest.mark.fault("D20")
+def test_duplicate_rows_share_a_number():
     table = read_table(b"x,c,y\n1,a,0\n2,b,1\n1,a,1\n2,b,0\n1,b,0\n")
     assert duplicate_groups(table, infer_schema(table, target="y")).tolist() == [0, 1, 0, 1, 2]
 
 
-def test_D21_memory_does_not_grow_with_the_file():
+@pytest.mark.fault("D21")
+def test_memory_does_not_grow_with_the_file():
     """An endless stream is read batch by batch; the whole of it never exists."""
 
     class Endless(io.RawIOBase):
@@ -215,7 +227,8 @@ def test_D21_memory_does_not_grow_with_the_file():
         read_table(Endless(), budget=10**8)
 
 
-def test_D22_many_columns_many_classes_many_categories():
+@pytest.mark.fault("D22")
+def test_many_columns_many_classes_many_categories():
     wide = pl.DataFrame({f"c{i}": [str(i), "2", "x" if i == 0 else "3.5"] for i in range(2000)})
     table = read_table(wide.write_csv().encode())
     preprocessor = Preprocessor().fit(table, infer_schema(table))
@@ -234,7 +247,8 @@ def trained():
     return table, Preprocessor().fit(table, schema)
 
 
-class TestD23:
+@pytest.mark.fault("D23")
+class TestColumnsAtPrediction:
     def test_missing(self, trained):
         table, preprocessor = trained
         with pytest.raises(
@@ -290,7 +304,8 @@ NAMES = [
 ]
 
 
-def test_D24_names_of_classes_survive_every_trip():
+@pytest.mark.fault("D24")
+def test_names_of_classes_survive_every_trip():
     table = pl.DataFrame({"y": NAMES, "x": list(map(str, range(len(NAMES))))})
     again = read_table(table.write_csv().encode())
     target = read_target(again, "y")
@@ -302,7 +317,8 @@ def test_D24_names_of_classes_survive_every_trip():
     assert unicodedata.normalize("NFC", NAMES[-2]) == NAMES[-3]
 
 
-def test_D24_names_of_categories_survive_the_store():
+@pytest.mark.fault("D24")
+def test_names_of_categories_survive_the_store():
     table = pl.DataFrame({"x": [n for n in NAMES if n.strip()] * 2})
     preprocessor = Preprocessor().fit(table, infer_schema(table))
     data = skops.io.dumps(preprocessor.state())
@@ -311,7 +327,8 @@ def test_D24_names_of_categories_survive_the_store():
     np.testing.assert_array_equal(again.transform(table), preprocessor.transform(table))
 
 
-def test_D25_types_of_parquet():
+@pytest.mark.fault("D25")
+def test_types_of_parquet():
     noon = datetime.datetime(2020, 1, 1, 12)
     table = pl.DataFrame(
         {
@@ -331,7 +348,8 @@ def test_D25_types_of_parquet():
     ]  # fmt: skip
 
 
-def test_D25_no_row_groups():
+@pytest.mark.fault("D25")
+def test_no_row_groups():
     data = parquet(pl.DataFrame(schema={"x": pl.Int64}))
     assert read_table(data, allow_empty=True).shape == (0, 1)
 

@@ -2,9 +2,7 @@
 
 import gzip
 import io
-import os
 import re
-import resource
 import unicodedata
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 
 from selfcal.tables import read_table, write_batches
 from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
+from tests.faults import case
 
 __all__ = ["shelf"]  # the fixture
 
@@ -29,23 +28,21 @@ def parquet(table):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        pytest.param(b"", "the file is empty", id="D1"),
-        pytest.param(b"size,colour,kind\n", "no rows", id="D2"),
-        pytest.param(CSV.replace("red", "röd").encode("latin-1"), "--encoding", id="D3"),
-        pytest.param(CSV.replace("weight", "size").encode(), "'size'", id="D6"),
-        pytest.param("\n".join([*LINES[:5], "1,2,3,4,5"]).encode(), "line 6", id="D7"),
-        pytest.param("\n".join([*LINES[:5], "1,2"]).encode(), "--ragged", id="D8"),
-        pytest.param("\n".join([*LINES, "1e400,red,1,k0"]).encode(), "--nonfinite impute", id="D10"),
-        pytest.param("\n".join([*LINES, "large,red,1,k0"]).encode(), "row 161 is 'large'", id="D11"),
-        pytest.param(CSV.encode() + b'1,"red', "quote", id="D13-quote"),
-        pytest.param(CSV.encode() + b"\0", "NUL", id="D13-NUL"),
-        pytest.param(re.sub("k[12]", "k0", CSV).encode(), "at least two classes", id="D15"),
-        pytest.param("\n".join([*LINES, "1,red,1,"]).encode(), "--drop-unlabelled", id="D17"),
-        pytest.param("\n".join(LINES[:6]).encode(), "at least 20 labelled rows", id="few"),
-        pytest.param(parquet(people())[:-20], "damaged", id="D25-cut"),
-        pytest.param(
-            parquet(people().with_columns(weight=[[1, 2]] * 160)), "column 'weight' is List", id="D25-list"
-        ),
+        case("D1", b"", "the file is empty"),
+        case("D2", b"size,colour,kind\n", "no rows"),
+        case("D3", CSV.replace("red", "röd").encode("latin-1"), "--encoding"),
+        case("D6", CSV.replace("weight", "size").encode(), "'size'"),
+        case("D7", "\n".join([*LINES[:5], "1,2,3,4,5"]).encode(), "line 6"),
+        case("D8", "\n".join([*LINES[:5], "1,2"]).encode(), "--ragged"),
+        case("D10", "\n".join([*LINES, "1e400,red,1,k0"]).encode(), "--nonfinite impute"),
+        case("D11", "\n".join([*LINES, "large,red,1,k0"]).encode(), "row 161 is 'large'"),
+        case("D13-quote", CSV.encode() + b'1,"red', "quote"),
+        case("D13-NUL", CSV.encode() + b"\0", "NUL"),
+        case("D15", re.sub("k[12]", "k0", CSV).encode(), "at least two classes"),
+        case("D17", "\n".join([*LINES, "1,red,1,"]).encode(), "--drop-unlabelled"),
+        case("D16-few", "\n".join(LINES[:6]).encode(), "at least 20 labelled rows"),
+        case("D25-cut", parquet(people())[:-20], "damaged"),
+        case("D25-list", parquet(people().with_columns(weight=[[1, 2]] * 160)), "column 'weight' is List"),
     ],
 )
 def test_a_table_that_cannot_be_learned_from(data, message, tmp_path):
@@ -61,13 +58,11 @@ def test_a_table_that_cannot_be_learned_from(data, message, tmp_path):
 @pytest.mark.parametrize(
     "data",
     [
-        pytest.param(CSV.encode("utf-16"), id="D4"),
-        pytest.param(CSV.encode("utf-8-sig"), id="D5"),
-        pytest.param(CSV.replace(",", ";").encode(), id="D12"),
-        pytest.param(gzip.compress(CSV.encode()), id="D13-gzip"),
-        pytest.param(
-            parquet(people().with_columns(pl.col("colour").cast(pl.Categorical))), id="D25-dictionary"
-        ),
+        case("D4", CSV.encode("utf-16")),
+        case("D5", CSV.encode("utf-8-sig")),
+        case("D12", CSV.replace(",", ";").encode()),
+        case("D13-gzip", gzip.compress(CSV.encode())),
+        case("D25-dictionary", parquet(people().with_columns(pl.col("colour").cast(pl.Categorical)))),
     ],
 )
 def test_a_table_in_another_dress_gives_the_same_predictions(data, shelf, tmp_path):
@@ -76,17 +71,16 @@ def test_a_table_in_another_dress_gives_the_same_predictions(data, shelf, tmp_pa
     assert result.stdout == (shelf / "predictions.csv").read_text()
 
 
+@pytest.mark.fault("D23")
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        pytest.param(people().drop("size", "colour"), "missing 2: 'size', 'colour'", id="D23-missing"),
-        pytest.param(people().rename({"size": "Size"}), "a column that was renamed", id="D23-renamed"),
-        pytest.param(
-            people().with_columns(size=pl.lit("large")), "numbers, as at fit; row 1 is 'large'", id="D23-type"
-        ),
+        case("D23-missing", people().drop("size", "colour"), "missing 2: 'size', 'colour'"),
+        case("D23-renamed", people().rename({"size": "Size"}), "a column that was renamed"),
+        case("D23-type", people().with_columns(size=pl.lit("large")), "numbers, as at fit; row 1 is 'large'"),
     ],
 )
-def test_D23_a_table_the_model_cannot_use(table, message, shelf, tmp_path):
+def test_a_table_the_model_cannot_use(table, message, shelf, tmp_path):
     table.write_csv(tmp_path / "d.csv")
     (tmp_path / "p.csv").write_text("older")
     result = run("predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / "p.csv")
@@ -96,7 +90,8 @@ def test_D23_a_table_the_model_cannot_use(table, message, shelf, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_D23_reordered_extra_and_target_missing(shelf, tmp_path):
+@pytest.mark.fault("D23")
+def test_reordered_extra_and_target_missing(shelf, tmp_path):
     table = people().drop("kind").with_columns(extra=1).select("extra", "weight", "colour", "size")
     table.write_csv(tmp_path / "d.csv")
     result = succeed("predict", shelf / "people-model", tmp_path / "d.csv", "--out", "-")
@@ -105,8 +100,9 @@ def test_D23_reordered_extra_and_target_missing(shelf, tmp_path):
     assert pl.read_csv(io.StringIO(result.stdout)).equals(expected)
 
 
+@pytest.mark.fault("D23")
 @pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
-def test_D23_no_rows_give_a_header(name, shelf, tmp_path):
+def test_no_rows_give_a_header(name, shelf, tmp_path):
     people().head(0).write_csv(tmp_path / "d.csv")
     succeed("predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / name)
     read = pl.read_csv(tmp_path / name) if name == "p.csv" else pl.read_parquet(tmp_path / name)
@@ -114,7 +110,8 @@ def test_D23_no_rows_give_a_header(name, shelf, tmp_path):
     assert read.columns == ["kind", "predicted", "confidence", "prob_k0", "prob_k1", "prob_k2"]
 
 
-def test_D23_a_bad_cell_far_down_leaves_no_output_and_is_found_again(shelf, tmp_path, monkeypatch):
+@pytest.mark.fault("D23")
+def test_a_bad_cell_far_down_leaves_no_output_and_is_found_again(shelf, tmp_path, monkeypatch):
     from selfcal import tables
 
     whole = tables.read_batches
@@ -140,7 +137,8 @@ NAMES = [
 ]
 
 
-def test_D9_D24_S6_S7_names_of_classes_come_out_as_they_went_in(tmp_path):
+@pytest.mark.fault("D9", "D24", "S6", "S7")
+def test_names_of_classes_come_out_as_they_went_in(tmp_path):
     rng = np.random.default_rng(0)
     code = np.arange(180) % len(NAMES)
     table = pl.DataFrame(
@@ -160,74 +158,17 @@ def test_D9_D24_S6_S7_names_of_classes_come_out_as_they_went_in(tmp_path):
     assert judged["accuracy"]["value"] == np.mean(read["y"].to_numpy() == read["predicted"].to_numpy())
 
 
-def test_D16_a_class_with_one_row_is_trained_on_and_flagged(tmp_path):
-    (tmp_path / "d.csv").write_text("\n".join([*LINES, "1,red,1,rare"]))
-    fitted = as_json("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
-    assert "rare" in fitted["classes"]
-    assert any("not estimable: 'rare'" in text for text in fitted["notes"])
-
-
-def test_D17_D20_rows_left_out_and_repeated_rows_are_told(tmp_path):
-    text = "\n".join([*LINES, *LINES[1:31], "1,red,1,"])
-    (tmp_path / "d.csv").write_text(text)
-    args = ["--target", "kind", "--drop-unlabelled", "--out", tmp_path / "m", *QUICK]
-    notes = as_json("fit", tmp_path / "d.csv", *args)["notes"]
-    assert any(text.startswith("1 of 191 rows have no label") for text in notes)
-    assert any(text.startswith("30 of 190 rows repeat an earlier row") for text in notes)
-
-
-def test_D18_labels_that_are_noise_promise_nothing(tmp_path):
-    rng = np.random.default_rng(99)
-    table = people(400).with_columns(kind=pl.Series(rng.choice(["k0", "k1"], 400)))
-    table.write_csv(tmp_path / "d.csv")
-    fitted = as_json("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
-    judged = fitted["report_numbers"]["methods"][0]
-    assert judged["accuracy"]["low"] <= 0.5
-    args = [tmp_path / "m", tmp_path / "d.csv", "--out", tmp_path / "p.csv", "--max-risk", "0.05"]
-    assert as_json("predict", *args)["abstained"] == 400
-
-
-def test_D19_a_copy_of_the_target_is_named(tmp_path):
+@pytest.mark.fault("D19")
+def test_a_copy_of_the_target_is_named(tmp_path):
     people().with_columns(copy=pl.col("kind")).write_csv(tmp_path / "d.csv")
     result = succeed("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
     assert "too good to be true" in result.stderr
     assert "too good to be true" in succeed("inspect", tmp_path / "m").stdout
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_F4_a_folder_that_cannot_be_written_to(shelf, tmp_path):
-    tmp_path.chmod(0o500)
-    assert run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m").exit_code == 6
-
-
-@pytest.mark.parametrize("name", ["p.csv", "p.csv.gz"])
-def test_F3_F4_no_room_for_the_output(name, shelf, tmp_path):
-    (tmp_path / name).write_bytes(b"older")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
-    try:
-        result = run("predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / name)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert result.exit_code == 6, result.output
-    assert f"Could not write {tmp_path / name}" in result.stderr
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]
-
-
-def test_F4_the_place_of_the_output_is_a_file(shelf, tmp_path):
-    (tmp_path / "file").write_text("")
-    result = run(
-        "predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / "file" / "p.csv"
-    )
-    assert result.exit_code == 6
-    result = run(
-        "fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "file" / "model", *QUICK
-    )
-    assert result.exit_code == 6
-
-
+@pytest.mark.fault("F5", "S2")
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors", "preprocessor.skops"])
-def test_F5_S2_a_model_with_a_changed_byte(name, shelf, tmp_path):
+def test_a_model_with_a_changed_byte(name, shelf, tmp_path):
     for path in (shelf / "people-model").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     data = bytearray((tmp_path / name).read_bytes())
@@ -237,7 +178,8 @@ def test_F5_S2_a_model_with_a_changed_byte(name, shelf, tmp_path):
     assert (result.exit_code, result.stdout) == (5, "")
 
 
-def test_S6_excel_safe_changes_formulas_alone(tmp_path):
+@pytest.mark.fault("S6")
+def test_excel_safe_changes_formulas_alone(tmp_path):
     table = pl.DataFrame({"=a": ["=1", "+1", "-1", "@x", "\tx", "\rx", "x=1", ""], "n": [-1.5] * 8})
     write_batches([table], tmp_path / "t.csv", excel_safe=True)
     read = read_table(tmp_path / "t.csv")

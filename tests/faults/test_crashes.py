@@ -6,14 +6,16 @@ import random
 import resource
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
 
 from selfcal.checkpoint import Generations, unpacked
 from selfcal.errors import ConfigError, OutputError
+from tests.faults.disks import fill, make_read_only, small_disk
 from tests.faults.training import POINTS, digest, run
+
+__all__ = ["small_disk"]  # the fixture
 
 QUICK = {"standard": (0, 1, 2), "bo4sc": (3, 4, 5)}
 
@@ -41,12 +43,14 @@ def survive(nursery, recipe, folder, kills):
     return found
 
 
+@pytest.mark.fault("F1")
 @pytest.mark.parametrize("recipe", QUICK)
 def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_path):
     kills = [(POINTS[i], 3 + i) for i in QUICK[recipe]]
     assert survive(nursery, recipe, tmp_path, kills) == undisturbed[recipe]
 
 
+@pytest.mark.fault("F1")
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("recipe", QUICK)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
@@ -56,6 +60,7 @@ def test_killed_at_every_point(recipe, number, nursery, undisturbed, tmp_path):
     assert survive(nursery, recipe, tmp_path, kills) == undisturbed[recipe]
 
 
+@pytest.mark.fault("F1")
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("recipe", QUICK)
 def test_killed_at_random_moments(recipe, nursery, undisturbed, tmp_path):
@@ -77,6 +82,7 @@ def test_killed_at_random_moments(recipe, nursery, undisturbed, tmp_path):
     assert nursery.wait() == (0, undisturbed[recipe])
 
 
+@pytest.mark.fault("F2")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_asked_to_stop_once(number, code, nursery, undisturbed, tmp_path):
     pid = nursery.start("bo4sc", tmp_path, step=18, until_asked=True, settings={"checkpoint_seconds": 1e6})
@@ -90,6 +96,7 @@ def test_asked_to_stop_once(number, code, nursery, undisturbed, tmp_path):
     assert nursery.wait() == (0, undisturbed["bo4sc"])
 
 
+@pytest.mark.fault("F2")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
 def test_asked_to_stop_twice(number, code, nursery, tmp_path):
     pid = nursery.start("standard", tmp_path, step=18, sleep=30)
@@ -105,32 +112,11 @@ def test_asked_to_stop_twice(number, code, nursery, tmp_path):
     assert leftovers(tmp_path) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 200 kB of its own."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", place], check=False, capture_output=True
-    ).returncode:
-        pytest.skip("this user may not mount a disk; test_files_may_not_grow stands in")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def fill(folder):
-    with open(folder / "filler", "wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return
-
-
 def at_step(count, action):
     return lambda step: action() if step.count == count else None
 
 
+@pytest.mark.fault("F3")
 def test_disk_full(small_disk, undisturbed):
     folder = small_disk / "run"
     with pytest.raises(OutputError, match=rf"{folder}/checkpoint-\d+.* bytes\): No space left") as error:
@@ -142,6 +128,7 @@ def test_disk_full(small_disk, undisturbed):
     assert digest(run("bo4sc", folder)) == undisturbed["bo4sc"]
 
 
+@pytest.mark.fault("F3")
 def test_disk_full_from_the_start(small_disk):
     fill(small_disk)
     steps = []
@@ -150,6 +137,7 @@ def test_disk_full_from_the_start(small_disk):
     assert steps == []
 
 
+@pytest.mark.fault("F4")
 def test_folder_turns_read_only(nursery, tmp_path):
     nursery.start("standard", tmp_path / "run", step=24, freeze=True)
     code, said = nursery.wait()
@@ -159,12 +147,14 @@ def test_folder_turns_read_only(nursery, tmp_path):
     assert sound(tmp_path / "run") == 23
 
 
+@pytest.mark.fault("F4")
 def test_disk_is_read_only_from_the_start(small_disk):
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    make_read_only(small_disk)
     with pytest.raises(OutputError, match=rf"Could not write to the folder {small_disk}/run: Read-only"):
         run("standard", small_disk / "run")
 
 
+@pytest.mark.fault("F4")
 def test_files_may_not_grow(nursery, undisturbed, tmp_path):
     nursery.start("standard", tmp_path, step=24, max_bytes=1000)
     code, said = nursery.wait()
@@ -178,6 +168,7 @@ def test_files_may_not_grow(nursery, undisturbed, tmp_path):
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
 
 
+@pytest.mark.fault("F4")
 def test_folder_removed(nursery, tmp_path):
     nursery.start("standard", tmp_path / "run", step=24, remove=True)
     code, said = nursery.wait()
@@ -186,12 +177,14 @@ def test_folder_removed(nursery, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.fault("F4")
 def test_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(OutputError, match="Could not write to the folder"):
         run("standard", tmp_path / "taken" / "run")
 
 
+@pytest.mark.fault("F12")
 def test_two_processes_in_one_folder(nursery, tmp_path):
     pid = nursery.start("standard", tmp_path, step=18, sleep=30)
     nursery.reach(18)
@@ -204,6 +197,7 @@ def test_two_processes_in_one_folder(nursery, tmp_path):
     run("standard", tmp_path)  # the dead process's lock is nobody's
 
 
+@pytest.mark.fault("F14")
 @pytest.mark.parametrize("recipe", QUICK)
 def test_same_bits_with_another_hash_seed_no_home_and_no_network(recipe, nursery, undisturbed, tmp_path):
     """The nursery has a hash seed of its own and no home folder, and may open no socket."""
@@ -213,6 +207,7 @@ def test_same_bits_with_another_hash_seed_no_home_and_no_network(recipe, nursery
     assert nursery.wait() == (0, undisturbed[recipe])
 
 
+@pytest.mark.fault("F14")
 def test_the_network_is_watched(nursery, tmp_path):
     nursery.start("standard", tmp_path, step=6, network=True)
     code, said = nursery.wait()

@@ -122,6 +122,7 @@ def zipped(file, members):
             archive.writestr(name, data)
 
 
+@pytest.mark.fault("S1", "S3")
 class TestFilesThatCouldRunCode:
     """S1, S3: refused by their first bytes, whatever they are called; nothing is unpacked and nothing runs."""
 
@@ -150,6 +151,7 @@ class TestFilesThatCouldRunCode:
         refused(tmp_path / "model", f"this is {kind}, such as .*files that can run code are refused")
 
 
+@pytest.mark.fault("S3")
 class TestFilesThatAreNone:
     """S3: what is no ordinary file is not opened."""
 
@@ -215,6 +217,7 @@ BAD_TENSORS = {
 }
 
 
+@pytest.mark.fault("S2")
 @pytest.mark.parametrize("data", BAD_TENSORS.values(), ids=BAD_TENSORS.keys())
 def test_malformed_tensors(tmp_path, good, data):
     """S2."""
@@ -254,6 +257,7 @@ BAD_JSON = {
 }  # fmt: skip
 
 
+@pytest.mark.fault("S2")
 @pytest.mark.parametrize("change", BAD_JSON.values(), ids=BAD_JSON.keys())
 def test_malformed_description(tmp_path, good, change):
     text = change(good[0]["model.json"])
@@ -261,6 +265,7 @@ def test_malformed_description(tmp_path, good, change):
     refused(written(tmp_path / "model", good[0] | {"model.json": text}, seal=False))
 
 
+@pytest.mark.fault("S2")
 def test_a_network_too_large_for_its_weights_is_never_made(tmp_path, good):
     text = good[0]["model.json"].replace(b'"hidden": [\n    4\n', b'"hidden": [\n    4000000000\n')
     refused(
@@ -275,6 +280,7 @@ def test_only_our_calibrators_are_made(tmp_path, good, name):
     refused(written(tmp_path / "model", good[1] | {"model.json": text}), "A calibrator must be one of")
 
 
+@pytest.mark.fault("S2")
 def test_every_flipped_byte_of_the_tensors_is_seen(tmp_path, good):
     folder = written(tmp_path / "model", good[3])
     data = good[3]["model.safetensors"]
@@ -366,12 +372,14 @@ def survives(folder, good, seed):
             model.predict_proba(X[:5])  # damage that was sealed anew may be in the numbers alone
 
 
+@pytest.mark.fault("S2")
 @settings(max_examples=2000, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**64))
 def test_two_thousand_damaged_models(good, tmp_path_factory, seed):
     survives(tmp_path_factory.getbasetemp() / "damaged", good, seed)
 
 
+@pytest.mark.fault("S2")
 @pytest.mark.slow_faults
 @settings(max_examples=20_000, deadline=None, database=None)
 @given(seed=st.integers(0, 2**64))
@@ -379,6 +387,7 @@ def test_twenty_thousand_damaged_models(good, tmp_path_factory, seed):
     survives(tmp_path_factory.getbasetemp() / "damaged", good, seed)
 
 
+@pytest.mark.fault("S2")
 @settings(max_examples=2000, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200), name=st.sampled_from(FILES))
 def test_random_bytes(good, tmp_path_factory, data, name):

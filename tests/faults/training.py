@@ -1,11 +1,14 @@
-"""A training run to injure: in this process, or in a child that may be killed.
+"""A training run or a command to injure: in this process, or in a child that may be killed.
 
 Run as a script it is a nursery: it loads torch once and forks a child for every case it is given, so that fifty real
-processes can die in the time it takes to load torch ten times. It has no home folder and may not open a socket.
+processes can die in the time it takes to load torch ten times. It has no home folder, no terminal and no colours, and
+may not open a socket.
 """
 
 import contextlib
 import hashlib
+import importlib
+import itertools
 import json
 import os
 import resource
@@ -21,7 +24,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from selfcal import checkpoint, recipes, step, train
+from selfcal import checkpoint, engine, recipes, step, train
 from selfcal.errors import SelfcalError
 from selfcal.optimizers import Adam
 
@@ -40,12 +43,21 @@ def network():
         return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
 
 
+def wide():
+    """A network and rows that need much memory."""
+    x = torch.zeros(6_000, 10)
+    return nn.Sequential(nn.Linear(10, 4000), nn.ReLU(), nn.Linear(4000, 2)), [(x, x[:, 0].long())]
+
+
 def run(recipe, folder=None, **settings):
     """Train with a mask, running statistics, shuffled batches and early stopping: all that a state consists of."""
     if isinstance(recipe, str):
         recipe = recipes.named(recipe)
     options = {"max_steps": STEPS, "batch_size": 32, "evaluate_every": 6, "patience": None, **settings}
     options = {"checkpoint": folder, "checkpoint_seconds": 0, "optimizer": Adam(lr=0.02), **options}
+    if options.pop("wide", False):
+        module, parts = wide()
+        return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
 
 
@@ -108,6 +120,10 @@ def plant(point, number):
         os.replace = dying(os.replace, number, after=True)
     elif point == "before the old one goes":
         Path.unlink = dying(Path.unlink, number)
+    elif point == "before a folder moves":
+        os.rename = dying(os.rename, number)
+    elif point == "after a folder moved":
+        os.rename = dying(os.rename, number, after=True)
 
 
 POINTS = (
@@ -120,11 +136,36 @@ POINTS = (
 )
 
 
+def restless_clock():
+    """A wall clock that jumps by a day, back and forth, whenever somebody looks."""
+    now, jumps = time.time, itertools.cycle([0, 86_400, -86_400])
+    time.time = lambda: now() + next(jumps)
+
+
+def strike(number, count):
+    """Send this process a signal in the middle of its inner step of that count."""
+    inner_step, steps = step.BilevelStep._inner_step, itertools.count(1)
+
+    def struck(self, batch):
+        if next(steps) == count:
+            os.kill(os.getpid(), number)
+        return inner_step(self, batch)
+
+    step.BilevelStep._inner_step = struck
+
+
 def freeze(folder):
     """Make a folder read-only, for root too."""
     os.chmod(folder, 0o555)
     if os.geteuid() == 0:
         os.seteuid(65534)
+
+
+def limit_memory(spare):
+    """Allow this process so many bytes more than it has now."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + spare,) * 2)
 
 
 def watcher(case, log):
@@ -147,11 +188,38 @@ def watcher(case, log):
     return watch
 
 
+def command(case):
+    """A command, which saves its training after every step and writes its words to the log; its exit code."""
+    from selfcal import cli
+
+    engine.train.__kwdefaults__["checkpoint_seconds"] = 0
+    log = os.open(case["log"], os.O_WRONLY | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    try:
+        cli.app(case["command"])
+    except SystemExit as end:
+        return end.code
+    finally:
+        if case.get("measure"):
+            print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss} kB")
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
 def child(case):
     """One run, which writes its digest; its exit code is the one of the command line."""
     checkpoint.MAX_SHARE = float("inf")
+    if "spare" in case:
+        limit_memory(case["spare"])
     if "point" in case:
         plant(case["point"], case["number"])
+    if "signal" in case:
+        strike(case["signal"], case["number"])
+    if case.get("clock"):
+        restless_clock()
+    if "command" in case:
+        return command(case)
     log = os.open(case["log"], os.O_WRONLY | os.O_CREAT)
     said, code = b"", 130
     with contextlib.suppress(KeyboardInterrupt):
@@ -176,9 +244,12 @@ def main():
     torch.set_num_threads(1)
     sys.addaudithook(no_network)
     for line in sys.stdin:
+        case = json.loads(line)
+        if "command" in case:
+            importlib.import_module("selfcal.table_model")  # once, and not in every child
         pid = os.fork()
         if pid == 0:
-            os._exit(child(json.loads(line)))
+            os._exit(child(case))
         print(pid, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
@@ -198,6 +269,11 @@ class Nursery:
             bufsize=1,
             env=self.environment,
         )
+
+    def run(self, *words, **case):
+        """Run a command in a child to its end; its exit code and what it said."""
+        self.start(None, None, command=[*map(str, words)], **case)
+        return self.wait(300)
 
     def start(self, recipe, folder, **case):
         """Fork a child; its process id."""
@@ -221,7 +297,7 @@ class Nursery:
 
     def close(self):
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Self
 
 import numpy as np
@@ -24,8 +25,8 @@ SMALLEST = float(np.finfo(np.float64).tiny)
 class LogitCalibrator(BaseEstimator, Calibrator):
     """A calibrator that is a map of the logits; members write `_fit` and `_map`, and check what they are given.
 
-    Where the fitted map has a higher log loss on its own data than the softmax it was to improve on, the
-    softmax is used instead, with a warning.
+    Where the fitted map has a higher log loss on its own data than the softmax it was to improve on, or none at
+    all because the search for it failed, the softmax is used instead, with a warning.
 
     Attributes:
         n_classes_: Number of columns seen in fit.
@@ -61,9 +62,10 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         z, codes, weight = checked_rows(logits, y, sample_weight, classes)
         self.n_classes_ = z.shape[1]
         self.is_identity_ = False
-        self._fit(z, codes, weight)
+        with np.errstate(invalid="ignore", over="ignore"):  # a search that ends nowhere is noticed below
+            self._fit(z, codes, weight)
         if not self.never_worse:
-            self._roll_back_if_worse(z, codes, weight)
+            self._roll_back_if_worse(z, codes, weight, self._map)
         return self
 
     def predict(self, logits: ArrayLike) -> Int:
@@ -124,11 +126,15 @@ class LogitCalibrator(BaseEstimator, Calibrator):
             raise DataError(f"logits must have {self.n_classes_} columns as in fit; got {z.shape[1]}.")
         return z
 
-    def _roll_back_if_worse(self, z: Float, codes: Int, weight: Float) -> None:
-        before, after = (
-            metrics.log_loss(codes, probs, sample_weight=weight)
-            for probs in (softmax(z), as_rows(self._map(z)))
-        )
+    def _roll_back_if_worse(
+        self, z: Float, codes: Int, weight: Float, mapping: Callable[[Float], Float]
+    ) -> None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            mapped = as_rows(mapping(z))
+        before = metrics.log_loss(codes, softmax(z), sample_weight=weight)
+        after = np.inf
+        if np.isfinite(mapped).all():
+            after = metrics.log_loss(codes, mapped, sample_weight=weight)
         self.is_identity_ = not after <= before + 1e-9
         if self.is_identity_:
             warnings.warn(

@@ -32,7 +32,10 @@ def logistic_fit(features: Float, target: Float, weight: Float) -> tuple[Float, 
         if np.abs(slope).max() < 1e-12:
             break
         curvature = (x * (share * p * (1 - p))[:, None]).T @ x
-        step = np.linalg.lstsq(curvature, slope, rcond=1e-14)[0]
+        try:
+            step = np.linalg.lstsq(curvature, slope, rcond=1e-14)[0]
+        except np.linalg.LinAlgError:  # where it stands is better than where it started
+            break
         while not (after := loss(at - step)) <= lowest and np.abs(step).max() > 1e-12 * np.abs(at).max():
             step /= 2
         if not after < lowest:

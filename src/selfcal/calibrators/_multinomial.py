@@ -141,7 +141,10 @@ def _units(linear: Linear, start: Float, x: Float, share: Float, penalty: Float)
     for c in range(n_classes):
         seen = np.column_stack([linear.seen_by(c, x), np.ones(len(x))])
         blocks[c] = (seen * bend[:, c : c + 1]).T @ seen + np.diag(2 * penalty[:, c] + ridge[c])
-    return np.linalg.inv(np.linalg.cholesky(blocks))
+    try:
+        return np.linalg.inv(np.linalg.cholesky(blocks))
+    except np.linalg.LinAlgError:  # classes that hardly differ, or numbers out of range
+        return 1 / np.sqrt(diagonal + ridge)
 
 
 def _loss_and_slope(

@@ -55,8 +55,6 @@ class FieldAwareCalibration(LogitCalibrator):
         reliable probabilistic predictions, 2020.
     """
 
-    never_worse = True
-
     line_: Line
     terms_: dict[Any, Float] | None
 
@@ -92,7 +90,11 @@ class FieldAwareCalibration(LogitCalibrator):
             values = values if all_weights is None else values[all_weights > 0]
         self.n_classes_ = z.shape[1]
         self.is_identity_ = False
-        self._fit(z, codes, weight, values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            self._fit(z, codes, weight, values)
+        self._roll_back_if_worse(z, codes, weight, lambda rows: self._map(rows, values))
+        if self.is_identity_:
+            self.line_ = Line(np.zeros(0), np.ones(1), 0.0)  # what was found may not even be numbers
         return self
 
     def predict(self, logits: ArrayLike, *, field: ArrayLike | None = None) -> Int:
@@ -102,7 +104,8 @@ class FieldAwareCalibration(LogitCalibrator):
     def predict_proba(self, logits: ArrayLike, *, field: ArrayLike | None = None) -> Float:
         """Calibrated probabilities; without `field` every row has the neutral term."""
         z = self._checked(logits)
-        return self._map(z, None if field is None else field_values(field, len(z)))
+        values = None if field is None else field_values(field, len(z))
+        return softmax(z) if self.is_identity_ else self._map(z, values)
 
     def confidence(self, logits: ArrayLike, *, field: ArrayLike | None = None) -> Float:
         """The probability of the most probable class."""

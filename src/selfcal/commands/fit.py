@@ -92,12 +92,12 @@ def fit(
     started = time.perf_counter()
     training = unfinished(folder)
     checkpoint = training / "checkpoint"
-    if checkpoint.exists() and not resume:
+    if _has_saved(checkpoint) and not resume:
         raise ConfigError(
             f"A training for {folder} was interrupted. Go on with it by adding --resume, or remove {training} to "
             "start anew."
         )
-    if resume and not checkpoint.exists():
+    if resume and not _has_saved(checkpoint):
         note(f"there is nothing to resume for {folder}; training starts from the beginning.")
     table = read_table(data, sep=sep, encoding=encoding, ragged=ragged)
     settings = {} if max_epochs is None else {"max_epochs": max_epochs}
@@ -132,7 +132,7 @@ def fit(
         raise
     except BaseException as error:
         hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
-        if fresh and (hopeless or not checkpoint.exists()):
+        if fresh and (hopeless or not _has_saved(checkpoint)):
             shutil.rmtree(training, ignore_errors=True)
         raise
     shutil.rmtree(training, ignore_errors=True)
@@ -155,6 +155,10 @@ def fit(
 def unfinished(folder: Path) -> Path:
     """Where a training for a model folder saves itself."""
     return folder.with_name(f".{folder.name}.training")
+
+
+def _has_saved(checkpoint: Path) -> bool:
+    return any(checkpoint.glob("checkpoint-*"))
 
 
 def check_replaceable(folder: Path) -> None:

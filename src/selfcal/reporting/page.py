@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from selfcal._files import write_atomically
+from selfcal._files import write_together
 from selfcal.errors import ConfigError
 from selfcal.predictions import Predictions
 from selfcal.reporting._explorer import FULL_MATRIX_CLASSES, PAIRS_SHOWN
@@ -98,9 +98,10 @@ def report(
     )
     numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
     page, card = render(numbers, pictures), model_card(numbers)
-    write_atomically(target.with_suffix(".json"), JSON(numbers, indent=1) + "\n")
-    write_atomically(target.with_name(_beside(target.stem, "model_card.md")), card)
-    return write_atomically(target, page)
+    numbers_file = target.with_suffix(".json")
+    card_file = target.with_name(_beside(target.stem, "model_card.md"))
+    write_together({target: page, numbers_file: JSON(numbers, indent=1) + "\n", card_file: card})
+    return target
 
 
 def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:

@@ -81,6 +81,16 @@ def open_source(source: Source) -> Opened:
     else:
         stream = source
         opened.name = str(getattr(source, "name", "the stream"))
+    try:
+        _begin(stream, opened)
+    except BaseException:
+        opened._open.close()
+        raise
+    return opened
+
+
+def _begin(stream: BinaryIO, opened: Opened) -> None:
+    """Look at the first bytes, and refuse what is no table."""
     opened.head, rest = _peek(_counted(stream, opened))
     if opened.head.startswith(_GZIP):
         opened.gzipped = True
@@ -92,7 +102,6 @@ def open_source(source: Source) -> Opened:
                 f"{opened.name} must be CSV, TSV or Parquet, plain or gzipped; it is {what}. "
                 "Unpack it or export it as CSV first."
             )
-    return opened
 
 
 def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:

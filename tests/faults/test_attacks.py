@@ -1,0 +1,255 @@
+"""Files and names made by somebody who means ill, given to the commands."""
+
+import ast
+import functools
+import hashlib
+import json
+import os
+import pickle
+import re
+import shutil
+import struct
+import zipfile
+from pathlib import Path
+
+import joblib
+import numpy as np
+import polars as pl
+import pytest
+import skops.io
+import torch
+from sklearn.preprocessing import FunctionTransformer
+
+import selfcal
+from selfcal import cli
+from selfcal._skops import MOST_UNPACKED
+from selfcal.tables import read_table
+from tests.commands.conftest import QUICK, run, shelf, succeed
+from tests.faults.test_hostile_models import Canary, in_memory
+from tests.reporting.judged import HOSTILE
+from tests.reporting.test_page import Page
+
+__all__ = ["shelf"]  # the fixture
+
+SKOPS = "preprocessor.skops"
+
+
+PICKLES = {
+    "pickle": pickle.dumps,
+    "joblib": lambda canary: in_memory(lambda file: joblib.dump(canary, file)),
+    "torch": lambda canary: in_memory(lambda file: torch.save(canary, file)),
+}
+
+
+@pytest.mark.fault("S1")
+@pytest.mark.parametrize("make", PICKLES.values(), ids=PICKLES)
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
+def test_a_pickle_as_the_model_or_the_data(make, name, shelf, tmp_path):
+    (tmp_path / name).write_bytes(make(Canary(tmp_path / "canary")))
+    for command in (
+        ["predict", tmp_path / name, shelf / "people.csv", "--out", "-"],
+        ["inspect", tmp_path / name],
+    ):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (5, "")
+        assert "must be a folder with model.json and model.safetensors" in result.stderr
+    result = run("predict", shelf / "people-model", tmp_path / name, "--out", "-")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert os.listdir(tmp_path) == [name]
+
+
+@pytest.fixture
+def sealed(shelf, tmp_path):
+    """A copy of a model in which one file is another, with a hash to match."""
+
+    def make(name, data):
+        folder = tmp_path / "model"
+        shutil.copytree(shelf / "people-model", folder)
+        (folder / name).write_bytes(data)
+        description = json.loads((folder / "model.json").read_text())
+        description["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        (folder / "model.json").write_text(json.dumps(description))
+        return folder
+
+    return make
+
+
+def refused(folder, shelf, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    result = run("predict", folder, shelf / "people.csv", "--out", tmp_path / "p.csv")
+    assert (result.exit_code, result.stdout) == (5, ""), result.output
+    assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+    return result.stderr
+
+
+@pytest.mark.fault("S1", "S2")
+@pytest.mark.parametrize(
+    "data",
+    [pickle.dumps([]), struct.pack("<Q", 2**40) + b"{}", struct.pack("<Q", 2) + b"{}" + bytes(8)],
+    ids=["pickle", "long header", "bytes that belong to nothing"],
+)
+def test_tensors_that_are_none(data, sealed, shelf, tmp_path):
+    assert "model.safetensors" in refused(sealed("model.safetensors", data), shelf, tmp_path)
+
+
+def zipped(members):
+    def write(file):
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, data in members:
+                archive.writestr(name, data)
+
+    return in_memory(write)
+
+
+def bomb():
+    """An archive of a few bytes that says of itself that it unpacks to more than there may be."""
+    data = bytearray(zipped([("schema.json", b"{}")]))
+    entry = data.index(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = struct.pack("<I", MOST_UNPACKED + 1)
+    return bytes(data)
+
+
+ARCHIVES = {
+    "out of its folder": zipped([("../evil", b"x"), ("/tmp/evil", b"x"), ("schema.json", b"{}")]),
+    "no schema": zipped([("a", b"x")]),
+    "device": zipped([("/dev/stdout", b"x")]),
+    "empty": zipped([]),
+    "cut off": zipped([("schema.json", b"{}")])[:-5],
+    "deep": zipped([("schema.json", b"[" * 100_000)]),
+}
+
+
+@pytest.mark.fault("S3")
+@pytest.mark.parametrize("data", ARCHIVES.values(), ids=ARCHIVES)
+def test_archives_that_mean_ill(data, sealed, shelf, tmp_path):
+    assert SKOPS in refused(sealed(SKOPS, data), shelf, tmp_path)
+
+
+@pytest.mark.fault("S3")
+def test_an_archive_that_swells(sealed, shelf, tmp_path):
+    assert "it would take 1,073,741,825 bytes" in refused(sealed(SKOPS, bomb()), shelf, tmp_path)
+
+
+@pytest.mark.fault("S3")
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_a_member_that_comes_twice(sealed, shelf, tmp_path):
+    with zipfile.ZipFile(shelf / "people-model" / SKOPS) as archive:
+        members = [(name, archive.read(name)) for name in archive.namelist()]
+    refused(sealed(SKOPS, zipped([*members, ("schema.json", b"{}")])), shelf, tmp_path)
+
+
+@pytest.mark.fault("S4")
+@pytest.mark.parametrize("kind", ["function", "partial", "operator"])
+def test_preprocessing_that_could_run_code(kind, sealed, shelf, tmp_path):
+    canary = str(tmp_path / "canary")
+    attack = {
+        "function": FunctionTransformer(os.system, kw_args={"command": f"touch {canary}"}),
+        "partial": functools.partial(os.system, f"touch {canary}"),
+        "operator": Path(canary).touch,
+    }[kind]
+    data = skops.io.dumps(
+        {"preprocessor": attack, "table": "{}", "confidence": np.ones(1), "wrong": np.ones(1)}
+    )
+    assert "holds nothing that can be used: Untrusted types" in refused(sealed(SKOPS, data), shelf, tmp_path)
+
+
+def hostile_table(n=120):
+    """Hostile names of columns, of the target and of classes, as far as a CSV file can hold them."""
+    names = [name for key, name in HOSTILE.items() if key not in ("half a character", "empty", "control")]
+    names += ["\x1b[31mred\x1b]0;owned\x07", "[red]rich[/red]"]
+    rng = np.random.default_rng(0)
+    code = np.arange(n) % len(names)
+    columns = {f"{name} {i}": code + rng.normal(size=n) for i, name in enumerate(names)}
+    return pl.DataFrame({**columns, "<b onclick=alert(1)>": [names[c] for c in code]})
+
+
+@pytest.mark.fault("S5", "S7")
+def test_names_that_mean_ill_are_text_on_the_page_and_on_the_terminal(tmp_path):
+    table = hostile_table()
+    data = tmp_path / "<img src=x onerror=alert(1)>{{7*7}}.csv"
+    table.write_csv(data)
+    target = table.columns[-1]
+    result = succeed("fit", data, "--target", target, "--out", tmp_path / "m", *QUICK)
+    shown = succeed("inspect", tmp_path / "m", "--all")
+    succeed("predict", tmp_path / "m", data, "--out", tmp_path / "<script>x.csv")
+    told = succeed(
+        "report",
+        tmp_path / "<script>x.csv",
+        "--target",
+        target,
+        "--out",
+        tmp_path / "r.html",
+        "--title",
+        "{{7*7}}<b>",
+    )
+    for page in (Page(tmp_path / "m" / "report.html"), Page(tmp_path / "r.html")):
+        assert len(page.attributes("script")) == 2
+        assert not page.attributes("img")
+        assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+        policy = next(a["content"] for a in page.attributes("meta") if a.get("http-equiv"))
+        assert policy.startswith("default-src 'none';")
+    assert "{{7*7}}<b>" in page.text["h1"]
+    for output in (result.output, shown.output, told.output):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", output)
+    assert "[red]rich[/red]" in shown.output  # as it stands: nobody takes it for markup
+    assert "\\x1b[31mred" in shown.output
+
+
+@pytest.mark.fault("S7")
+def test_names_that_mean_ill_in_an_error(shelf, tmp_path):
+    result = run("fit", shelf / "people.csv", "--target", "\x1b]0;owned\x07[red]", "--out", tmp_path / "m")
+    assert result.exit_code == 3
+    assert not re.search(r"[\x1b\x07]", result.output)
+    assert "[red]" in result.stderr
+
+
+@pytest.mark.fault("S6")
+@pytest.mark.parametrize("safe", [False, True], ids=["as they are", "excel-safe"])
+def test_classes_that_are_formulas(safe, tmp_path):
+    names = ['=HYPERLINK("http://x.example","y")', "+1", "-1+2", "@SUM(1)", "\tx", "\rx", "plain"]
+    rng = np.random.default_rng(0)
+    code = np.arange(140) % len(names)
+    table = pl.DataFrame({"a": code + rng.normal(size=140), "y": [names[c] for c in code]})
+    table.write_csv(tmp_path / "d.csv")
+    succeed("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
+    words = ["predict", tmp_path / "m", tmp_path / "d.csv", "--out", tmp_path / "p.csv"]
+    succeed(*words, *(["--excel-safe"] if safe else []))
+    read = read_table(tmp_path / "p.csv")
+    prefix = "'" if safe else ""
+    expected = [name if name == "plain" else prefix + name for name in table["y"]]
+    assert read["y"].to_list() == expected
+    assert set(read["predicted"]) <= set(expected)
+    assert read["confidence"].cast(pl.Float64).is_between(0, 1).all()
+
+
+@pytest.mark.fault("S8")
+def test_there_is_no_configuration_file(shelf, tmp_path, monkeypatch):
+    """The row asks for a safe YAML loader: there is none because nothing but data, models and options is read."""
+    parsers = {"yaml", "ruamel", "tomllib", "tomli", "configparser", "pydantic", "omegaconf", "dotenv"}
+    for path in Path(selfcal.__file__).parent.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imported = {alias.name.split(".")[0] for n in nodes if isinstance(n, ast.Import) for alias in n.names}
+        imported |= {(n.module or "").split(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)}
+        assert not imported & parsers, path
+    for command in cli.app.registered_commands:
+        assert "config" not in run(command.callback.__name__, "--help").output.lower()
+    attack = f"!!python/object/apply:os.system ['touch {tmp_path}/canary']\nmethod: focal\nmax_epochs: 1\n"
+    monkeypatch.chdir(tmp_path)
+    for name in ("selfcal.yaml", "selfcal.yml", ".selfcal", ".selfcalrc", "selfcal.toml", "config.yaml"):
+        Path(name).write_text(attack)
+    succeed("fit", shelf / "people.csv", "--target", "kind", "--out", "m", *QUICK)
+    for path in (shelf / "people-model").iterdir():
+        assert Path("m", path.name).read_bytes() == path.read_bytes()
+    assert not Path("canary").exists()
+
+
+@pytest.mark.fault("S8")
+def test_a_configuration_given_as_data_or_model_is_refused(shelf, tmp_path):
+    bomb = "a: &a [x]\n" + "".join(f"b{i}: &b{i} [*a, *a, *a]\n" for i in range(9))
+    (tmp_path / "c.yaml").write_text(bomb)
+    assert run("fit", tmp_path / "c.yaml", "--target", "a", "--out", tmp_path / "m").exit_code == 3
+    assert run("inspect", tmp_path / "c.yaml").exit_code == 5
+    assert (
+        run("fit", shelf / "people.csv", "--target", "kind", "--config", tmp_path / "c.yaml").exit_code == 2
+    )

@@ -1,0 +1,101 @@
+"""`selfcal fit` killed, stopped, started twice and in strange surroundings: in the end, the model is the same."""
+
+import os
+import signal
+
+import pytest
+
+from selfcal.commands.fit import unfinished
+from tests.commands.conftest import as_json, run, shelf, succeed
+from tests.faults.training import POINTS
+
+__all__ = ["shelf"]  # the fixture
+
+METHODS = {"standard": "6", "bo4sc": "22"}
+MOVES = ("before a folder moves", "after a folder moved")
+
+
+def fit(shelf, method, out):
+    words = ["fit", shelf / "people.csv", "--target", "kind", "--method", method]
+    return [*words, "--max-epochs", METHODS[method], "--out", out]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed_models(shelf, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    for method in METHODS:
+        succeed(*fit(shelf, method, folder / method))
+    return {method: contents(folder / method) for method in METHODS}
+
+
+def survive(nursery, words, kills):
+    """Kill the command at each of these points, then let it finish; an older model is there all the time."""
+    for point, number in kills:
+        assert nursery.run(*words, "--resume", point=point, number=number)[0] == -signal.SIGKILL
+        assert as_json("inspect", words[-1])["model"] == str(words[-1])
+    code, said = nursery.run(*words, "--resume")
+    assert code == 0, said
+    assert sorted(os.listdir(words[-1].parent)) == [words[-1].name]
+
+
+@pytest.mark.fault("F1")
+def test_killed_commands_come_to_the_same_model(nursery, shelf, undisturbed_models, tmp_path):
+    """In a step, between two saves, and between the renames of the old model's folder and the new one's."""
+    succeed(*fit(shelf, "standard", tmp_path / "m"))
+    words = fit(shelf, "bo4sc", tmp_path / "m")
+    survive(nursery, words, [("in a step", 2), ("not synced", 9), ("after a folder moved", 1)])
+    assert contents(tmp_path / "m") == undisturbed_models["bo4sc"]
+
+
+@pytest.mark.fault("F1")
+@pytest.mark.slow_faults
+@pytest.mark.parametrize("method", METHODS)
+def test_commands_killed_at_every_point(method, nursery, shelf, undisturbed_models, tmp_path):
+    succeed(*fit(shelf, "standard", tmp_path / "m"))
+    kills = [(point, 2) for point in POINTS] if method == "bo4sc" else [("in a step", 1), ("not synced", 3)]
+    survive(nursery, fit(shelf, method, tmp_path / "m"), [*kills, *((move, 1) for move in MOVES)])
+    assert contents(tmp_path / "m") == undisturbed_models[method]
+
+
+@pytest.mark.fault("F2")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_asked_to_stop(number, nursery, shelf, undisturbed_models, tmp_path):
+    words = fit(shelf, "standard", tmp_path / "m")
+    code, said = nursery.run(*words, signal=int(number), number=3)
+    assert code == 128 + number
+    assert "Stopped; nothing is lost. Add --resume to the same command" in said
+    assert "Traceback" not in said
+    assert os.listdir(tmp_path) == [".m.training"]
+    assert nursery.run(*words, "--resume")[0] == 0
+    assert contents(tmp_path / "m") == undisturbed_models["standard"]
+    assert os.listdir(tmp_path) == ["m"]
+
+
+@pytest.mark.fault("F12")
+def test_two_commands_for_one_folder(nursery, shelf, tmp_path):
+    pid = nursery.start("standard", unfinished(tmp_path / "m"), step=18, sleep=30)
+    nursery.reach(18)
+    result = run(*fit(shelf, "standard", tmp_path / "m"))
+    os.kill(pid, signal.SIGKILL)
+    nursery.wait()
+    assert result.exit_code == 2
+    assert f"is in use by process {pid}. Wait for it to end" in result.stderr
+    assert os.listdir(tmp_path) == [".m.training"]  # the other one's
+
+
+@pytest.mark.fault("F14")
+def test_strange_surroundings_change_nothing(nursery, shelf, undisturbed_models, tmp_path):
+    """No home folder, no terminal, NO_COLOR, another hash seed, no sockets, and a clock that jumps by days."""
+    assert "HOME" not in nursery.environment
+    assert nursery.environment["PYTHONHASHSEED"] != os.environ.get("PYTHONHASHSEED", "random")
+    code, said = nursery.run(*fit(shelf, "bo4sc", tmp_path / "m"), clock=True)
+    assert code == 0, said
+    assert "\x1b" not in said
+    assert contents(tmp_path / "m") == undisturbed_models["bo4sc"]
+    code, said = nursery.run("predict", tmp_path / "m", shelf / "people.csv", "--out", tmp_path / "p.csv")
+    assert code == 0, said
+    assert (tmp_path / "p.csv").read_text().count("\n") == 161
