@@ -186,6 +186,40 @@ class TestNetworks:
         assert torch.equal(module.eval()(x), again.eval()(x))
         assert repr(make(7, 3)) == repr(module)
 
+    @pytest.mark.parametrize("kind", models.FOR_TABLES)
+    def test_a_kind_is_known_by_its_name(self, tmp_path, kind):
+        model = fitted("standard", network=kind)
+        again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+        assert again.network == kind
+        same(model, again)
+        same(clone(again).fit(X, Y), model)
+
+    @pytest.mark.parametrize("method", ["crossfit", "ensemble", "auto"])
+    def test_a_committee_with_what_was_tried(self, tmp_path, method):
+        model = fitted(method)
+        again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+        assert again.selection_ == model.selection_
+        assert again.network is None
+        assert repr(again.module_) == repr(model.module_)
+        assert not hasattr(again, "out_of_fold_")
+        same(model, again)
+        same(clone(again).fit(X, Y), model)
+
+    def test_a_committee_of_ones_own_networks_is_stored_by_its_weights_alone(self, tmp_path):
+        model = fitted("crossfit", network=nn.Linear)
+        with pytest.raises(ConfigError, match="since code is not stored with a model"):
+            model.save(tmp_path / "model")
+        folder = model.save(tmp_path / "model", own_network=True)
+        same(model, SelfCalibratedClassifier.load(folder, network=nn.Linear))
+        with pytest.raises(ConfigError, match="network must make the network that was saved"):
+            SelfCalibratedClassifier.load(folder, network=two_layers)
+
+    def test_a_committee_of_networks_that_ones_own_function_had_from_us(self, tmp_path):
+        model = fitted("crossfit", network=lambda n, k: models.mlp(n, k, hidden=(6,)))
+        again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+        same(model, again)
+        same(clone(again).fit(X, Y), model)
+
     def test_a_function_that_returns_one_of_ours_can_be_stored(self, tmp_path):
         model = fitted(network=lambda n, k: models.mlp(n, k, hidden=(6,), dropout=0.5))
         again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))

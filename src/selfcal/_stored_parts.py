@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from selfcal.teams import Committee
 NETWORKS = ("mlp", "tabular", "resnet18", "resnet50", "vgg16")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
            "float32", "float64")  # fmt: skip
+LONGEST_WORD = 40
 MOST_LETTERS = 1 << 26
 """Of an array of class names, in which each takes as much room as the longest."""
 
@@ -130,10 +132,7 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
     with torch.device("meta"):
         if "members" in stored:
             members = field(stored, "members", list)
-            if not 0 < len(members) <= len(weights):
-                raise ModelFormatError(
-                    f"A committee of {len(members)} networks does not fit the stored weights."
-                )
+            _check_number(len(members), weights)
             module: nn.Module = Committee([_network(member, sizes, weights)(*sizes) for member in members])
         else:
             module = _network(stored, sizes, weights)(*sizes)
@@ -141,9 +140,9 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
     return _filled(module.to_empty(device="cpu"), weights)
 
 
-def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network | None:
-    """The function that makes such a network; None for a committee, which only training makes."""
-    return None if "members" in stored else _network(stored, sizes, weights)
+def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network:
+    """The function that makes such a network, or any member of a committee: one function has made them all."""
+    return _network(stored["members"][0] if "members" in stored else stored, sizes, weights)
 
 
 def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
@@ -153,15 +152,16 @@ def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
     if name not in NETWORKS:
         raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {name[:40]!r}.")
     known = inspect.signature(getattr(models, name)).parameters
+    longest: dict[type, int] = {str: LONGEST_WORD, list: max(len(weights), *sizes)}
     for argument, value in arguments.items():
-        short = type(value) in (str, list) and len(value) <= max(len(weights), *sizes)
+        short = type(value) in longest and len(value) <= longest[type(value)]
         if argument not in known or not (short or type(value) in (int, float, type(None))):
             raise ModelFormatError(f"{name} takes no such argument: {argument[:40]!r}.")
     return NamedNetwork(name, arguments)
 
 
 def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
-    """The network that a function of the user makes, with the stored weights."""
+    """The network that a function of the user makes, or the committee of such, with the stored weights."""
     try:
         with torch.random.fork_rng(devices=[]):
             module = network(*sizes)
@@ -171,6 +171,10 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
         raise ConfigError(
             f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
         )
+    if {"log_weights", "temperatures"} <= weights.keys():
+        n_members = weights["log_weights"].size
+        _check_number(n_members, weights)
+        module = Committee([copy.deepcopy(module) for _ in range(n_members)])
     try:
         _check_fit(module, weights)
     except ModelFormatError as error:
@@ -185,6 +189,11 @@ def try_out(module: nn.Module, sizes: Sizes) -> None:
         raise ModelFormatError(
             f"The network must give {sizes[1]} logits a row; it gives {tuple(logits.shape)}."
         )
+
+
+def _check_number(n_members: int, weights: Tensors) -> None:
+    if not 0 < n_members <= len(weights):
+        raise ModelFormatError(f"A committee of {n_members} networks does not fit the stored weights.")
 
 
 def _check_fit(module: nn.Module, weights: Tensors) -> None:

@@ -182,7 +182,12 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             groups: Which rows belong together, such as copies or visits of one patient. Methods that train several
                 networks never judge a row by one that was trained on its group; other methods take `X_val` instead.
         """
-        self.__dict__.pop("_n_rows", None)  # if this fit fails, the old network must not meet the new classes
+        for name in (
+            "_n_rows",
+            "selection_",
+            "out_of_fold_",
+        ):  # nothing of an old fit may meet the new classes
+            self.__dict__.pop(name, None)
         self._check_settings()
         self.recipe_ = self._recipe()
         seed = self._seed()
@@ -194,11 +199,11 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         rows = counted_rows(codes, weight)
         validation = self._validation(X_val, y_val)
         units = self._groups(groups, len(table))
+        labelled = _Labelled(codes, weight, rows)
         if self.recipe_.sharing is not None:
-            self._fit_scaling(table[rows], None if weight is None else weight[rows])
-            self._fit_team(Rows(self._tensor(table), codes, weight), rows, units, seed)
+            self._fit_team(table, labelled, units, seed)
         else:
-            self._fit_one(table, _Labelled(codes, weight, rows), validation, seed)
+            self._fit_one(table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
@@ -228,14 +233,14 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.train_rows_ = parts.train
         self._remember(result)
 
-    def _fit_team(self, data: Rows, rows: Int, groups: Int | None, seed: int) -> None:
-        """Several networks, which are trained on shares of the rows and answer as one."""
+    def _fit_team(self, table: Float, labelled: _Labelled, groups: Int | None, seed: int) -> None:
+        """Several networks, which are trained on shares of the rows that count and answer as one."""
         assert self.recipe_.sharing is not None
-        units = None if groups is None else groups[rows]
-        shares = [
-            Share(rows[share.train], rows[share.held_out])
-            for share in self.recipe_.sharing.shares(data.y[rows], units, seed=seed)
-        ]
+        rows = labelled.rows
+        codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
+        self._fit_scaling(table[rows], weight)
+        data = Rows(self._tensor(table)[rows], codes, weight)
+        shares = self.recipe_.sharing.shares(codes, None if groups is None else groups[rows], seed=seed)
 
         def modules(candidate: Candidate, members: Sequence[int]) -> list[nn.Module]:
             return [self._seeded_network(candidate.network, data.x, seed + member) for member in members]
@@ -263,15 +268,16 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             candidates,
             len(shares),
             train,
-            data.y,
-            data.weight,
+            codes,
+            weight,
             costs=[expected_seconds(modules(c, [0])[0], len(rows), len(shares)) for c in candidates],
             budget=self.time_budget if len(candidates) > 1 else np.inf,
         )
         self.module_ = won.committee
         self.calibrator_ = None
         self.selection_ = won.selection
-        self.out_of_fold_ = won.probs
+        self.out_of_fold_ = np.full((len(table), len(self.classes_)), np.nan)
+        self.out_of_fold_[rows] = won.probs
         self.train_rows_ = rows
         self._codes = data.y
         self._remember(won.result)

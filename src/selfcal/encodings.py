@@ -100,7 +100,7 @@ class Periodic(nn.Module):
         super().__init__()
         self.columns = list(columns)
         in_range("scale", scale, 0, open_low=True)
-        n, bound = len(self.columns), n_waves**-0.5
+        n, bound = len(self.columns), positive_int("n_waves", n_waves) ** -0.5
         self.n_outputs = n_features + n * positive_int("n_mixed", n_mixed)
         self.frequency = nn.Parameter(torch.randn(n, 1, n_waves) * (2 * math.pi * scale))
         self.phase = nn.Parameter(torch.empty(n, 1, n_waves).uniform_(-math.pi, math.pi))

@@ -274,7 +274,7 @@ class BestState:
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Go on from a `state`."""
         self._losses, self._waited = list(state["losses"]), list(state["waited"])
-        self._kept = [_Member(**member) for member in state["kept"]]
+        self._kept = [_Member(**member).to(device) for member in state["kept"]]
 
 
 class _Member(NamedTuple):
@@ -284,3 +284,8 @@ class _Member(NamedTuple):
     buffers: list[Tensor]
     outer: OuterParams
     step: int
+
+    def to(self, device: torch.device) -> _Member:
+        """The same on a device."""
+        outer = {name: value.to(device) for name, value in self.outer.items()}
+        return _Member(self.theta.to(device), [value.to(device) for value in self.buffers], outer, self.step)

@@ -66,7 +66,7 @@ class SameRows(Sharing):
 
 
 def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int) -> Int:
-    """The fold of each row, class by class, whole groups at a time; -1 for a class that has a single group.
+    """The fold of each row, class by class, whole groups at a time; -1 for a class that would lie in one fold.
 
     Such a class is never held out: a network that has not seen a class could only be wrong about it.
 
@@ -80,10 +80,13 @@ def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int
     for code in np.unique(codes):
         units = stream.permutation(np.flatnonzero(codes[first] == code))
         if len(units) > 1:
-            fold[units] = (
-                start + np.arange(len(units))
-            ) % folds  # the next class goes on where this one ends
+            # the next class goes on where this one ends
+            fold[units] = (start + np.arange(len(units))) % folds
             start += len(units)
+    for code in np.unique(codes):  # a group may hold rows of several classes
+        units = member[codes == code]
+        if len(np.unique(fold[units])) == 1:
+            fold[units] = -1
     if len(np.unique(fold[fold >= 0])) < folds:
         raise DataError(
             f"Too few rows for {folds} folds: got {len(codes)} rows, of which {int(np.sum(fold[member] >= 0))} can "

@@ -48,6 +48,17 @@ __all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_ex
 FORMAT = "selfcal model"
 FORMAT_VERSION = 1
 
+_TRIED: dict[str, tuple[type, ...]] = {
+    "network": (str,),
+    "recipe": (str,),
+    "weight": (float,),
+    "out_of_fold_log_loss": (float, type(None)),
+    "temperature": (float, type(None)),
+    "networks": (int,),
+    "seconds": (float,),
+}
+"""What is known of every candidate of a race."""
+
 
 class Storable:
     """Gives a classifier `save` and `load`."""
@@ -250,13 +261,21 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
         model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
     training, data = field(description, "training", dict), field(description, "data", dict)
     model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
-    selection = description.get("selection")
-    if selection is not None:
-        model.selection_ = selection
+    if description.get("selection") is not None:
+        model.selection_ = _selection(field(description, "selection", list))
     model.batch_reduced_ = field({"batch_reduced": 0, **training}, "batch_reduced", int)
     model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
     model._n_rows = field(data, "rows", int)
     return model
+
+
+def _selection(stored: list[Any]) -> list[Values]:
+    for record in stored:
+        if not isinstance(record, dict):
+            raise ModelFormatError("What was tried must be described by names and numbers.")
+        for name, kinds in _TRIED.items():
+            field(record, name, *kinds)
+    return stored
 
 
 def _chosen(network: Network | str | None) -> Values:

@@ -275,7 +275,7 @@ class TableModel:
             "method": method,
             "seed": self.seed,
             **rows,
-            **_tried(self.classifier),
+            **tried(self.classifier),
             "steps": self.classifier.n_iter_,
             "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
             **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
@@ -332,7 +332,7 @@ def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
     return notes
 
 
-def _tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
+def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
     """What a race has tried, one line for each candidate."""
     tried = {}
     for record in getattr(classifier, "selection_", ()):

@@ -29,7 +29,7 @@ FILES = ("model.json", "model.safetensors")
 
 
 def contents_of(method, folder):
-    model = SelfCalibratedClassifier(method, hidden=(4,), max_epochs=2, random_state=0)
+    model = SelfCalibratedClassifier(method, hidden=(4,), learning_rate=0.005, max_epochs=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         saved = model.fit(X, Y).save(folder, extras={"report.html": b"<html>"})
@@ -54,6 +54,7 @@ def good(tmp_path_factory):
         "scaling_binning",
         "field_aware",
         "isoreg",
+        "crossfit",
     )
     return Models(contents_of(method, folder / method) for method in methods)
 
@@ -272,6 +273,43 @@ def test_a_network_too_large_for_its_weights_is_never_made(tmp_path, good):
         written(tmp_path / "model", good[0] | {"model.json": text}),
         "The stored weights do not fit the network",
     )
+
+
+def _more_members(description):
+    description["network"]["members"] *= 20_000
+
+
+def _temperature(description):
+    description["selection"][0]["temperature"] = "warm"
+
+
+BAD_COMMITTEES = {
+    "no list": (lambda d: d["network"].update(members="many"), r"must have 'members' \(list\); got a str"),
+    "nobody": (lambda d: d["network"].update(members=[]), "A committee of 0 networks does not fit"),
+    "a hundred thousand": (_more_members, "A committee of 100000 networks does not fit"),
+    "one too few": (lambda d: d["network"]["members"].pop(), "do not fit the network"),
+    "one twice": (lambda d: d["network"]["members"].append(d["network"]["members"][0]), "do not fit the network"),
+    "no description": (lambda d: d["network"]["members"].insert(0, 7), "described by its name and arguments"),
+    "committee of committees": (lambda d: d["network"]["members"].insert(0, d["network"]), "must have 'name'"),
+    "unknown name": (lambda d: d["network"]["members"][0].update(name="os"), "A network must be one of"),
+    "unknown encoding": (
+        lambda d: d["network"]["members"][0]["arguments"].update(encoding="x"), "encoding must be one of"),
+    "other sizes": (
+        lambda d: d["network"]["members"][0]["arguments"].update(hidden=[10**12]), "do not fit the network"),
+    "columns that are not there": (
+        lambda d: [m["arguments"].update(columns=[0, 10**9]) for m in d["network"]["members"]], "out of bounds"),
+    "what was tried is no list": (lambda d: d.update(selection={}), r"must have 'selection' \(list\)"),
+    "what was tried is no record": (lambda d: d.update(selection=[3]), "described by names and numbers"),
+    "a temperature of text": (_temperature, "must have 'temperature' "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), BAD_COMMITTEES.values(), ids=BAD_COMMITTEES.keys())
+def test_malformed_committee(tmp_path, good, change, message):
+    description = json.loads(good[-1]["model.json"])
+    change(description)
+    text = json.dumps(description).encode()
+    refused(written(tmp_path / "model", good[-1] | {"model.json": text}), message)
 
 
 @pytest.mark.parametrize("name", ["Calibrator", "LogitCalibrator", "__builtins__", "os", ""])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ def inspect(
     """
     from selfcal.commands._scores import scores_text, verdict_text
     from selfcal.storage import describe
-    from selfcal.table_model import TableModel
+    from selfcal.table_model import TableModel, tried
 
     description = describe(model)
     loaded = TableModel.load(model)
@@ -50,7 +50,8 @@ def inspect(
         "target": loaded.schema.target or "",
         "classes": f"{len(loaded.classes):,}: {classes}",
         "method": description["settings"]["method"],
-        "network": f"{loaded.classifier.n_features_in_} numbers in, hidden layers {loaded.classifier.hidden}",
+        "network": f"{loaded.classifier.n_features_in_} numbers in, {_layers(description['network'])}",
+        **tried(loaded.classifier),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
         "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
         "size": f"{sum(files.values()):,} bytes in {len(files) + 1} files",
@@ -69,3 +70,9 @@ def inspect(
     if loaded.notes:
         say()
         say("\n".join(f"note: {text}" for text in loaded.notes))
+
+
+def _layers(network: dict[str, Any]) -> str:
+    if "members" in network:
+        return f"{len(network['members'])} networks that answer together"
+    return f"hidden layers {network['arguments'].get('hidden')}"

@@ -1,0 +1,102 @@
+"""Several networks as one: each sees its own rows, and they answer by the mean of their probabilities."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from torch import nn
+
+from selfcal.errors import ConfigError, DataError
+from selfcal.teams import Committee, Team, members_of
+
+
+def networks(n, n_classes=3):
+    torch.manual_seed(0)
+    return [
+        nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, n_classes))
+        for _ in range(n)
+    ]
+
+
+class TestTeam:
+    def test_every_network_sees_its_own_rows(self):
+        members, x = networks(3), torch.randn(12, 2)
+        team = Team(members).eval()
+        alone = [member(part) for member, part in zip(members, x.split(4), strict=True)]
+        assert torch.equal(team(x), torch.cat(alone))
+
+    def test_gradients_stay_within_a_share(self):
+        members = networks(2)
+        Team(members).eval()(torch.randn(6, 2))[:3].sum().backward()
+        assert all(p.grad.abs().sum() > 0 for p in members[0][-1].parameters())
+        assert all(p.grad is None or not p.grad.any() for p in members[1].parameters())
+
+    def test_running_statistics_are_those_of_a_share(self):
+        members = networks(2)
+        Team(members).train()(torch.cat([torch.zeros(8, 2), torch.randn(8, 2)]))
+        assert torch.equal(members[0][1].running_var, torch.full((4,), 0.9))
+        assert not torch.equal(members[1][1].running_var, members[0][1].running_var)
+
+    def test_parameters_come_network_by_network(self):
+        members = networks(2)
+        assert [id(p) for p in Team(members).parameters()] == [id(p) for m in members for p in m.parameters()]
+
+    @pytest.mark.parametrize("members", [[], [nn.Linear(2, 3), nn.Linear(2, 4)]])
+    def test_networks_of_one_make_alone(self, members):
+        with pytest.raises(ConfigError, match=f"the same shapes; got {len(members)} networks of"):
+            Team(members)
+
+    def test_anything_else_is_one_network(self):
+        members = networks(2)
+        assert members_of(Team(members)) == members
+        assert members_of(members[0]) == [members[0]]
+
+
+class TestCommittee:
+    def test_the_answer_is_the_weighted_mean(self):
+        members, x = networks(3), torch.randn(20, 2)
+        weights, temperatures = [1.0, 2.0, 5.0], [0.5, 1.0, 3.0]
+        said = Committee(members, weights, temperatures).eval()(x).detach().numpy()
+        alone = [
+            softmax(member(x).detach().double().numpy() / temperature, axis=1)
+            for member, temperature in zip(members, temperatures, strict=True)
+        ]
+        np.testing.assert_allclose(
+            softmax(said, axis=1), np.average(alone, axis=0, weights=weights), atol=1e-6
+        )
+        np.testing.assert_allclose(np.exp(said).sum(axis=1), 1, atol=1e-6)
+
+    def test_one_network_says_what_it_would_alone(self):
+        (member,), x = networks(1), torch.randn(20, 2)
+        member.eval()
+        torch.testing.assert_close(Committee([member])(x), member(x).log_softmax(dim=1))
+
+    def test_very_sure_networks_that_disagree_leave_numbers(self):
+        members = networks(2, n_classes=2)
+        for member, sign in zip(members, (1.0, -1.0), strict=True):
+            nn.init.zeros_(member[-1].weight)
+            member[-1].bias.data = torch.tensor([sign, -sign]) * 1e4
+        said = Committee(members).eval()(torch.zeros(1, 2))
+        np.testing.assert_allclose(said.softmax(dim=1).detach(), [[0.5, 0.5]])
+
+    def test_weights_and_temperatures_go_with_the_state(self):
+        members = networks(2)
+        first, second = Committee(members, [1, 3], [2, 4]), Committee(members)
+        second.load_state_dict(first.state_dict())
+        x = torch.randn(5, 2)
+        assert torch.equal(first.eval()(x), second.eval()(x))
+
+    @pytest.mark.parametrize(
+        ("settings", "error", "message"),
+        [
+            ({"members": []}, ConfigError, "at least one network; got none"),
+            ({"weights": [1.0]}, DataError, "members has 2, weights has 1"),
+            ({"temperatures": [1.0] * 3}, DataError, "temperatures has 3"),
+            ({"weights": [1.0, 0.0]}, ConfigError, r"weights must be a number in \(0, inf\); got 0"),
+            ({"weights": [1.0, np.nan]}, ConfigError, "weights must be"),
+            ({"temperatures": [1.0, -1.0]}, ConfigError, "temperatures must be"),
+        ],
+    )
+    def test_bad_settings(self, settings, error, message):
+        with pytest.raises(error, match=message):
+            Committee(**{"members": networks(2), **settings})
