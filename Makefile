@@ -36,7 +36,7 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
 
 test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none

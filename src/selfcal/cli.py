@@ -15,6 +15,7 @@ from selfcal.commands.calibrate import calibrate
 from selfcal.commands.compare import compare, tune
 from selfcal.commands.doctor import doctor
 from selfcal.commands.evaluate import evaluate
+from selfcal.commands.export import export
 from selfcal.commands.fit import fit
 from selfcal.commands.inspect import inspect
 from selfcal.commands.predict import predict
@@ -57,7 +58,7 @@ app = typer.Typer(
 reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
-for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, doctor):
+for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, export, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 

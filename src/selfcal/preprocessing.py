@@ -141,6 +141,12 @@ class Preprocessor:
             names += [f"{names[i]} is missing" for i in indicator.features_]
         return names + [f"{name}={level}" for name, levels in self.levels.items() for level in levels.names]
 
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """What a row is made of before scaling: numbers, then categories, whose code is the place in a list."""
+        categories = [{"name": name, "categories": levels.names} for name, levels in self.levels.items()]
+        return [*({"name": name} for name in self._number_names()), *categories]
+
     def state(self) -> dict[str, Any]:
         """Return everything learned, as scikit-learn objects and JSON text; skops stores it without trust."""
         levels = {name: [list(v.kept), v.other, v.missing] for name, v in self.levels.items()}

@@ -16,6 +16,8 @@ import typer
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from selfcal.columns import Schema
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
@@ -65,6 +67,25 @@ def warnings_as_notes() -> Iterator[None]:
             note(str(message)) if issubclass(category, UserWarning) else None
         )
         yield
+
+
+def read_showing(title: str, source: str, *, show: bool = True, **options: Any) -> Iterator[pl.DataFrame]:
+    """Read a table part by part, as `read_batches` does, and show how far it has come."""
+    from selfcal.progress import progress_bar
+    from selfcal.tables import read_batches
+
+    rows = 0
+
+    def watch(share: float | None) -> None:
+        if share is None:
+            advance(rows, "rows")
+        else:
+            advance(int(100 * share), f"% of the file, {rows:,} rows")
+
+    with progress_bar(title, None if source == "-" else 100, show) as advance:
+        for part in read_batches(source, watch=watch, **options):
+            yield part
+            rows += part.height
 
 
 def print_json(values: Mapping[str, Any]) -> None:

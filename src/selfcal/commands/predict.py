@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, say, words
+from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def predict(
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
     """
     from selfcal.table_model import TableModel
-    from selfcal.tables import read_batches, write_batches
+    from selfcal.tables import write_batches
     from selfcal.tables.writing import separator_of
 
     if as_json and out == "-":
@@ -63,7 +64,10 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
-    parts = read_batches(data, sep=sep, encoding=encoding, ragged=ragged, allow_empty=True)
+    alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
+    parts = read_showing(
+        "Predicting", data, show=alone, sep=sep, encoding=encoding, ragged=ragged, allow_empty=True
+    )
     rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
