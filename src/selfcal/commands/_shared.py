@@ -7,8 +7,9 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -69,7 +70,9 @@ def warnings_as_notes() -> Iterator[None]:
         yield
 
 
-def read_showing(title: str, source: str, *, show: bool = True, **options: Any) -> Iterator[pl.DataFrame]:
+def read_showing(
+    title: str, source: str, *, show: bool | None = True, **options: Any
+) -> Iterator[pl.DataFrame]:
     """Read a table part by part, as `read_batches` does, and show how far it has come."""
     from selfcal.progress import progress_bar
     from selfcal.tables import read_batches
@@ -122,6 +125,26 @@ def pairs(option: str, values: Iterable[str] | None) -> dict[str, str]:
             raise ConfigError(f"{option} must be NAME=VALUE, such as {option} zip=category; got {value!r}.")
         found[name] = word
     return found
+
+
+def bytes_of(option: str, text: str) -> int:
+    """A size such as 4GB, 500MB or 1.5G.
+
+    >>> bytes_of("--memory", "1.5 GB") / 2**30
+    1.5
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])B?", text.strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise ConfigError(f"{option} must be a size, such as {option} 4GB or {option} 500MB; got {text!r}.")
+    return int(float(found[1]) * {"M": 2**20, "G": 2**30, "T": 2**40}[found[2].upper()])
+
+
+def half_the_memory() -> int:
+    """Half of what this machine has, or of what this process may use of it."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError, ValueError):
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes) // 2
 
 
 def words(option: str, text: str) -> list[str]:

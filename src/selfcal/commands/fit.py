@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,8 @@ from selfcal.commands._shared import (
     Ragged,
     Sep,
     Target,
+    bytes_of,
+    half_the_memory,
     note,
     pairs,
     print_json,
@@ -69,6 +73,12 @@ def fit(
     held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
     seed: Seed = 0,
     max_epochs: MaxEpochs = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What the table and its numbers may take, such as 4GB. Default: half of the memory."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on a table, judge it on rows kept apart, and write a model folder with its report.
@@ -81,7 +91,6 @@ def fit(
 
       selfcal fit patients.csv --target diagnosis --resume
     """
-    from selfcal._locks import locked
     from selfcal.recipes import named
     from selfcal.table_model import TableModel
     from selfcal.tables import read_table
@@ -99,43 +108,32 @@ def fit(
         )
     if resume and not checkpoint.exists():
         note(f"there is nothing to resume for {folder}; training starts from the beginning.")
-    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged)
+    budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
+    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
     settings = {} if max_epochs is None else {"max_epochs": max_epochs}
     model = TableModel(
         method,
         seed=seed,
         held_out=held_out,
         max_levels=max_levels,
+        memory=budget,
         checkpoint_dir=checkpoint,
         verbose=True,
         **settings,
     )
     check_replaceable(folder)
-    fresh = not training.exists()
-    try:
-        with locked(training):
-            model.fit(
-                table,
-                target,
-                drop_unlabelled=drop_unlabelled,
-                kinds=kinds,
-                missing=missing or (),
-                nonfinite=nonfinite,
-                decimal=decimal,
-                before_training=lambda found: _show_found(found, as_json),
-            )
-            model.save(folder)
-    except Interrupted as stop:
-        stop.args = (
-            f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",
+    with saving_in(training, again="Add --resume to the same command to go on"):
+        model.fit(
+            table,
+            target,
+            drop_unlabelled=drop_unlabelled,
+            kinds=kinds,
+            missing=missing or (),
+            nonfinite=nonfinite,
+            decimal=decimal,
+            before_training=lambda found: _show_found(found, as_json),
         )
-        raise
-    except BaseException as error:
-        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
-        if fresh and (hopeless or not checkpoint.exists()):
-            shutil.rmtree(training, ignore_errors=True)
-        raise
-    shutil.rmtree(training, ignore_errors=True)
+        model.save(folder)
     if not as_json:
         show_model(model, folder)
         return
@@ -155,6 +153,26 @@ def fit(
 def unfinished(folder: Path) -> Path:
     """Where a training for a model folder saves itself."""
     return folder.with_name(f".{folder.name}.training")
+
+
+@contextmanager
+def saving_in(training: Path, *, again: str) -> Iterator[None]:
+    """Within it, this process alone trains there; in the end the folder goes, unless one could go on from it."""
+    from selfcal._locks import locked
+
+    fresh = not training.exists()
+    try:
+        with locked(training):
+            yield
+    except Interrupted as stop:
+        stop.args = (f"Stopped; nothing is lost. {again} (saved in {training}).",)
+        raise
+    except BaseException as error:
+        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+        if fresh and (hopeless or not (training / "checkpoint").exists()):
+            shutil.rmtree(training, ignore_errors=True)
+        raise
+    shutil.rmtree(training, ignore_errors=True)
 
 
 def check_replaceable(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     import polars as pl
 
     from selfcal.table_model import Answers, TableModel
+
+
+ROWS, NUMBERS = 65_536, 2**24
+"""The most rows, and numbers, that are in memory at a time."""
 
 
 def predict(
@@ -65,10 +70,11 @@ def predict(
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
     alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
-    parts = read_showing(
-        "Predicting", data, show=alone, sep=sep, encoding=encoding, ragged=ragged, allow_empty=True
-    )
-    rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
+    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged, "allow_empty": True}
+    batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
+    parts = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, **reading)
+    with _one_thread():
+        rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
     if max_risk is not None:
@@ -82,6 +88,19 @@ def predict(
     elif out != "-":
         withheld = f", {answering.abstained:,} of them abstain" if max_risk is not None else ""
         say(f"{rows:,} rows{withheld}: {out}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, torch does not divide blocks that are too small to gain from it; reading takes the other cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Answering:

@@ -93,7 +93,7 @@ def read_table(
         for part in _parts(opened, sep, encoding, ragged=ragged, batch_rows=65_536, allow_empty=allow_empty):
             parts.append(part)
             rows += part.height
-            taken += _size(part)
+            taken += memory_of(part)
             _check_budget(opened, rows, taken, budget)
     return pl.concat(
         parts, rechunk=2 * taken <= budget
@@ -143,11 +143,13 @@ def _check_budget(opened: Opened, rows: int, taken: int, budget: int) -> None:
     if expected > budget:
         raise DataError(
             f"{opened.name} must fit into {budget / 2**30:.1f} GB of memory; it has about {int(rows / share):,} rows "
-            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or raise the budget."
+            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or "
+            "raise the budget (--memory of selfcal fit)."
         )
 
 
-def _size(part: pl.DataFrame) -> int:
+def memory_of(part: pl.DataFrame) -> int:
+    """Bytes that a table takes in memory."""
     strings = sum(dtype == pl.String for dtype in part.dtypes)
     return (
         int(part.estimated_size()) + 16 * strings * part.height
