@@ -48,6 +48,7 @@ bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md 
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.convolution --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.tables --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

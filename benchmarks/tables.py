@@ -119,7 +119,10 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         cases = measure(Path(folder), chosen.rows, chosen.repeats, fit=not chosen.without_fit)
-    text = markdown(cases, chosen.rows).replace(f"{folder}/", "")
+    busy = (
+        f"Up to {os.cpu_count()} cores, on which {os.getloadavg()[2]:.1f} processes ran on average meanwhile."
+    )
+    text = f"{busy}\n\n{markdown(cases, chosen.rows)}".replace(f"{folder}/", "")
     print(text)
     write_json(chosen.json, cases)
     write_section(chosen.results, "Long tables", text)

@@ -72,9 +72,14 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.")
+    ] = False,
 ) -> None:
     """Options of every command."""
 
@@ -125,7 +130,9 @@ Seeds = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
 CORES = os.cpu_count() or 1
-LongRun = Annotated[bool, typer.Option("--long-run", help="Start the full setting without a GPU, too.")]
+LongRun = Annotated[
+    bool, typer.Option("--long-run", metavar="", help="Start the full setting without a GPU, too.")
+]
 
 
 def _image_command(paper: str, summary: str) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 
     from selfcal.columns import Schema
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
+]
 Sep = Annotated[
     str | None, typer.Option(help="What stands between the cells, such as ';' or tab; found out by itself.")
 ]
@@ -29,11 +34,14 @@ Encoding = Annotated[
     str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
 ]
 Ragged = Annotated[
-    bool, typer.Option("--ragged", help="Take missing cells at the end of a line for empty ones.")
+    bool, typer.Option("--ragged", metavar="", help="Take missing cells at the end of a line for empty ones.")
 ]
 Target = Annotated[str, typer.Option(help="The column with the true classes.")]
 DropUnlabelled = Annotated[
-    bool, typer.Option("--drop-unlabelled", help="Leave rows without a label out, instead of an error.")
+    bool,
+    typer.Option(
+        "--drop-unlabelled", metavar="", help="Leave rows without a label out, instead of an error."
+    ),
 ]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -49,8 +57,13 @@ def clean(text: str) -> str:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print a line or several as they are, without markup."""
-    typer.echo(clean(text), err=err)
+    """Print a line or several as they are, without markup; messages on a terminal break between words."""
+    shown = clean(text)
+    if err and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        wrap = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        shown = "\n".join(map(wrap.fill, shown.splitlines()))
+    typer.echo(shown, err=err)
 
 
 def note(*notes: str) -> None:
@@ -70,10 +83,11 @@ def warnings_as_notes() -> Iterator[None]:
         yield
 
 
+@contextmanager
 def read_showing(
-    title: str, source: str, *, show: bool | None = True, **options: Any
-) -> Iterator[pl.DataFrame]:
-    """Read a table part by part, as `read_batches` does, and show how far it has come."""
+    title: str, source: str, *, show: bool = True, **options: Any
+) -> Iterator[Iterator[pl.DataFrame]]:
+    """Within it, read a table part by part, as `read_batches` does, and show how far it has come."""
     from selfcal.progress import progress_bar
     from selfcal.tables import read_batches
 
@@ -85,10 +99,14 @@ def read_showing(
         else:
             advance(int(100 * share), f"% of the file, {rows:,} rows")
 
-    with progress_bar(title, None if source == "-" else 100, show) as advance:
+    def counted() -> Iterator[pl.DataFrame]:
+        nonlocal rows
         for part in read_batches(source, watch=watch, **options):
-            yield part
             rows += part.height
+            yield part
+
+    with progress_bar(title, None if source == "-" else 100, show) as advance:
+        yield counted()
 
 
 def print_json(values: Mapping[str, Any]) -> None:

@@ -68,16 +68,17 @@ def evaluate(
 
     if report is not None and report.suffix != ".html":
         raise ConfigError(f"--report must end in .html; got {str(report)!r}.")
-    judge = judge_parts(
-        read_showing("Judging", predictions, sep=sep, encoding=encoding, ragged=ragged),
-        target,
-        prefix=prob_prefix,
-        columns=None if columns is None else words("--columns", columns),
-        choice=class_column,
-        confidence=confidence_column,
-        drop_unlabelled=drop_unlabelled,
-        n_bins=bins,
-    )
+    with read_showing("Judging", predictions, sep=sep, encoding=encoding, ragged=ragged) as parts:
+        judge = judge_parts(
+            parts,
+            target,
+            prefix=prob_prefix,
+            columns=None if columns is None else words("--columns", columns),
+            choice=class_column,
+            confidence=confidence_column,
+            drop_unlabelled=drop_unlabelled,
+            n_bins=bins,
+        )
     numbers = judge.result()
     notes = [judge.layout.text]
     if judge.unlabelled:

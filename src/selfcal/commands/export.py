@@ -17,7 +17,7 @@ def export(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     *,
     onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace a file that is there.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as one ONNX graph: from numbers to calibrated probabilities.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ def fit(
         Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a training that was interrupted.")
+        bool, typer.Option("--resume", metavar="", help="Go on with a training that was interrupted.")
     ] = False,
     kind: Kinds = None,
     sep: Sep = None,
@@ -164,13 +165,14 @@ def saving_in(training: Path, *, again: str) -> Iterator[None]:
     try:
         with locked(training):
             yield
-    except Interrupted as stop:
-        stop.args = (f"Stopped; nothing is lost. {again} (saved in {training}).",)
-        raise
     except BaseException as error:
+        saved = (training / "checkpoint").exists()
         hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
-        if fresh and (hopeless or not (training / "checkpoint").exists()):
+        if fresh and (hopeless or not saved):
             shutil.rmtree(training, ignore_errors=True)
+        if isinstance(error, KeyboardInterrupt) and saved:  # in the training, or as its result was judged
+            number = error.exit_code - 128 if isinstance(error, Interrupted) else int(signal.SIGINT)
+            raise Interrupted(f"Stopped; nothing is lost. {again} (saved in {training}).", number) from None
         raise
     shutil.rmtree(training, ignore_errors=True)
 

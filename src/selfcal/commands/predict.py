@@ -40,7 +40,9 @@ def predict(
     ] = None,
     excel_safe: Annotated[
         bool,
-        typer.Option("--excel-safe", help="Put ' before text that a spreadsheet would run as a formula."),
+        typer.Option(
+            "--excel-safe", metavar="", help="Put ' before text that a spreadsheet would run as a formula."
+        ),
     ] = False,
     sep: Sep = None,
     encoding: Encoding = None,
@@ -72,8 +74,8 @@ def predict(
     alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
     reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged, "allow_empty": True}
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    parts = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, **reading)
-    with _one_thread():
+    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, **reading)
+    with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
