@@ -119,9 +119,7 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         cases = measure(Path(folder), chosen.rows, chosen.repeats, fit=not chosen.without_fit)
-    busy = (
-        f"Up to {os.cpu_count()} cores, on which {os.getloadavg()[2]:.1f} processes ran on average meanwhile."
-    )
+    busy = f"On {os.cpu_count()} cores; {os.getloadavg()[2]:.1f} processes wanted them, over a quarter of an hour."
     text = f"{busy}\n\n{markdown(cases, chosen.rows)}".replace(f"{folder}/", "")
     print(text)
     write_json(chosen.json, cases)

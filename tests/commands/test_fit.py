@@ -164,3 +164,28 @@ def test_a_table_beyond_the_memory_is_refused_before_training(shelf, tmp_path, m
 
 def test_the_memory_of_the_machine_is_known():
     assert 2**26 < half_the_memory() < 2**44
+
+
+def test_a_stop_after_the_training_says_how_to_go_on(shelf, tmp_path, monkeypatch):
+    """Judging takes a while, too, and there is no step to stop after."""
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "model", *QUICK]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableModel, "_judge", stop)
+        stopped = run(*args)
+    assert stopped.exit_code == 130
+    assert "nothing is lost. Add --resume" in stopped.stderr
+    whole = as_json(*args, "--resume")["report_numbers"]
+    assert files(tmp_path) == ["model"]
+    assert whole["methods"] == TableModel.load(shelf / "people-model").numbers["methods"]
+
+
+def test_a_file_is_not_taken_for_a_model_folder(shelf, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    result = run("fit", shelf / "people.csv", "--target", "kind", "--out", mine)
+    assert (result.exit_code, mine.read_text()) == (6, "mine")
+    assert "it is a file, and a model is a folder" in result.stderr
