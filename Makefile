@@ -36,7 +36,7 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against the heavy references (netcal, relplot, uncertainty-calibration, betacal)
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, onnxruntime
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
 
 test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
@@ -48,6 +48,7 @@ bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md 
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.convolution --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.tables --results benchmarks/RESULTS.md
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

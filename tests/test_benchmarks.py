@@ -1,11 +1,15 @@
 """The benchmarks run, at a size where the numbers mean nothing."""
 
 import math
+import shlex
+import sys
 
 import pytest
 import torch
-from benchmarks import _metric_cases, _timing, hypergradient, label_audit, metrics
-from docs import refresh
+from benchmarks import _metric_cases, _timing, hypergradient, label_audit, metrics, tables
+from docs import outputs, refresh
+
+from selfcal import __version__
 
 
 def test_best_seconds_takes_turns():
@@ -71,6 +75,39 @@ def test_the_label_audit_benchmark_runs_on_a_set_and_on_a_table(tmp_path, monkey
     assert label_audit.table(rows).count("\n") == len(rows) + 1
 
 
+def test_the_benchmark_of_tables_runs(tmp_path, monkeypatch):
+    """Its commands are real ones; that each takes a process of its own is left out."""
+    from typer.testing import CliRunner
+
+    from selfcal import cli
+
+    def inline(*args, repeats=1, code=0):
+        done = CliRunner().invoke(cli.app, [str(arg) for arg in args])
+        assert done.exit_code == code, done.output
+        return {
+            "case": args[0],
+            "seconds": 0.5,
+            "processor": 0.25,
+            "MB": 100.0,
+            "code": code,
+            "said": done.stderr,
+        }
+
+    monkeypatch.setattr(tables, "measured", inline)
+    text = tables.markdown(tables.measure(tmp_path, 1_000, 1, fit=True), 1_000)
+    assert "| predict, 1,000 rows | 0.50 | 0.25 | 2,000 | 4,000 | 100 |" in text
+    assert "must fit into 0.0 GB of memory; it has about 1,000 rows" in text
+
+
+def test_a_command_is_measured_in_a_process_of_its_own():
+    shown = tables.measured("--version", repeats=2)
+    assert shown["case"] == "--version"
+    assert shown["processor"] > 0
+    assert 5 < shown["MB"] < 300
+    with pytest.raises(RuntimeError, match="nowhere"):
+        tables.measured("inspect", "nowhere")
+
+
 def test_a_bar_is_met_missed_or_not_measured(monkeypatch):
     monkeypatch.setattr(metrics, "best_seconds", lambda cases, repeats: dict.fromkeys(cases, 1.0))
     monkeypatch.setattr(metrics, "peak_in_own_process", lambda *case: 50.0)
@@ -104,4 +141,24 @@ def test_marked_places_of_the_docs_can_be_filled(page):
     reproductions = {
         f"reproduction of {paper}" for paper in ("bo4sc", "meta-regularization", "loss-functions")
     }
-    assert titles <= {*refresh.sections(), *reproductions}
+    commands = {title for title in titles if title.startswith(outputs.PREFIX)}
+    assert titles - commands <= {*refresh.sections(), *reproductions}
+
+
+def test_outputs_of_commands_are_shown_without_progress_and_paths_of_this_machine(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("a,b\n1,2\n")
+    script = "import os, sys; print('Training 3/8 loss 0.1, at most 2 s left'); print(os.getcwd()); print('x ' * 100)"
+    titles = [
+        "Long tables",
+        f"output of {shlex.join([sys.executable, '-c', script])}",
+        "output of selfcal --version",
+    ]
+    shown = outputs.outputs(titles, table)
+    assert list(shown) == titles[1:]
+    printed = shown[titles[1]].partition("```text\n")[2]
+    assert printed.startswith("/home/you/patients\nx x")
+    assert max(map(len, printed.splitlines())) <= 118
+    assert shown[titles[2]] == f"```sh\nselfcal --version\n```\n\n```text\n{__version__}\n```"
+    with pytest.raises(RuntimeError, match="nowhere"):
+        outputs.outputs(["output of selfcal inspect nowhere"], table)

@@ -42,7 +42,7 @@ def test_commands_exist(page):
         elif words[:1] == ["selfcal"]:
             parse(command, words[1:])
         else:
-            assert words[:1] in ([], ["pip"], ["git"], ["cd"], ["python"]), line
+            assert words[:1] in ([], ["pip"], ["git"], ["cd"], ["head"], ["python"]), line
 
 
 def parse(command, args):

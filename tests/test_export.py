@@ -1,18 +1,18 @@
 import builtins
-import json
 import warnings
-from importlib.util import find_spec
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from sklearn.exceptions import NotFittedError
-from torch import nn
 
 from selfcal import SelfCalibratedClassifier, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError
-from selfcal.export import _head, _Pipeline, to_onnx
+from selfcal.export import _Encoder, _head, _Pipeline, to_onnx
+from selfcal.inference import infer_schema
+from selfcal.preprocessing import Preprocessor
 
 X, Y = Blobs(std=1.7).sample(300, seed=0)
 NEW = np.concatenate([np.random.default_rng(0).normal(0, 8, size=(500, 2)), np.zeros((1, 2)), X])
@@ -35,29 +35,6 @@ def fitted(method, y=Y, **settings):
         return model.fit(1e3 + X, y)
 
 
-def run(path, X):
-    import onnxruntime
-
-    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"X": X})
-
-
-MISSING = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
-with_extra = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}: pip install 'selfcal[export]'")
-
-
-@with_extra
-@pytest.mark.parametrize(
-    ("method", "n_classes"), [*((method, 5) for method in FORMULAS), ("platt", 2), ("beta", 2)]
-)
-def test_the_same_probabilities_as_predict_proba(tmp_path, method, n_classes):
-    model = fitted(method, Y % n_classes, hidden=(16,))
-    path = to_onnx(model, tmp_path / "model.onnx")
-    for rows in (1e3 + NEW, 1e3 + NEW[:1]):
-        (probs,) = run(path, rows)
-        np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-5)
-        np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
-
-
 @pytest.mark.parametrize("method", [*FORMULAS, "attended_temperature", "bo4sc"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_formulas_before_they_are_written(method, n_classes):
@@ -67,21 +44,6 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     with torch.no_grad():
         probs = _Pipeline(model, _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
-
-
-@with_extra
-def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
-    def network(n_features, n_classes):
-        return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))
-
-    import onnx
-
-    model = fitted("vector", np.array(["ä", "b", "c", "", "猫"])[Y], network=network)
-    path = to_onnx(model, tmp_path / "model.onnx")
-    np.testing.assert_allclose(run(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
-    stored = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
-    assert json.loads(stored["classes"]) == model.classes_.tolist()
-    onnx.checker.check_model(onnx.load(path))
 
 
 @pytest.mark.parametrize(
@@ -97,15 +59,6 @@ def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     assert not list(tmp_path.iterdir())
 
 
-@with_extra
-def test_a_fit_that_was_rolled_back_is_the_softmax(tmp_path):
-    model = fitted("isotonic")
-    model.calibrator_.is_identity_ = True
-    np.testing.assert_allclose(
-        run(to_onnx(model, tmp_path / "m.onnx"), NEW)[0], model.predict_proba(NEW), rtol=0, atol=1e-5
-    )
-
-
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
     real = builtins.__import__
 
@@ -117,6 +70,32 @@ def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigError, match=r"No module named 'onnx'. Run: pip install 'selfcal\[export\]'"):
         to_onnx(fitted("standard"), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "columns", [("size", "wet", "day"), ("colour", "town"), ("size", "day", "colour", "town")]
+)
+def test_the_encoder_is_the_preprocessor_from_numbers_on(columns):
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {
+            "size": np.where(rng.random(90) < 0.2, "NA", (1e6 * rng.normal(size=90)).round().astype(str)),
+            "wet": rng.choice(["true", "false"], 90),
+            "day": rng.choice(["2024-02-29", "2025-12-31", ""], 90),
+            "colour": rng.choice(["red", "green", ""], 90),
+            "town": rng.choice([f"t{i}" for i in range(9)], 90),
+        }
+    ).select(columns)
+    kinds = {name: "category" for name in ("colour", "town") if name in columns}
+    schema = infer_schema(table[:60], kinds=kinds, nonfinite="impute")
+    preprocessor = Preprocessor(max_levels=5).fit(table[:60], schema)
+    raw, _ = preprocessor._raw(table)
+    assert raw.shape[1] == len(preprocessor.inputs)
+    ours = _Encoder(preprocessor)(torch.from_numpy(raw)).numpy()
+    np.testing.assert_allclose(ours, preprocessor.transform(table), rtol=0, atol=1e-12)
+    if "size" in columns:
+        raw[0, 0] = np.inf
+        assert np.isfinite(_Encoder(preprocessor)(torch.from_numpy(raw[:1])).numpy()).all()
 
 
 def test_not_fitted(tmp_path):

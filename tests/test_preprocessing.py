@@ -176,7 +176,7 @@ def test_a_number_too_large_for_the_scale_is_named():
 
 def test_the_budget():
     with pytest.raises(
-        DataError, match=r"must fit into 0.0 GB; 4 rows of 15 numbers need about .* GB.*--max-levels"
+        DataError, match=r"must fit into 0.0 GB of memory; 4 rows of 1. numbers need about .* GB.*--memory"
     ):
         fitted(budget=100)
     preprocessor = fitted()

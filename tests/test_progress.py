@@ -31,6 +31,9 @@ def test_a_log_gets_a_plain_line_from_time_to_time(monkeypatch, capsys):
     with progress_bar("Training", total=2_000, show=True) as advance:
         advance(1_000, "loss 0.5")
     assert capsys.readouterr().err == "Training 1,000/2,000 loss 0.5, at most 0 s left\n"
+    with progress_bar("Reading", total=None, show=True) as advance:
+        advance(1_000, "rows")
+    assert capsys.readouterr().err == "Reading 1,000 rows\n"
     with progress_bar("Training", total=2, show=False) as advance:
         advance(1)
     assert capsys.readouterr().err == ""

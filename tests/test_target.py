@@ -88,3 +88,12 @@ def test_equal_rows_get_equal_numbers_whatever_the_target_says():
     table = read_table(b"x,c,id,y\n1,a,7,0\n2,a,8,1\n1,a,9,1\n,a,1,0\n,a,2,0\n1,b,3,0\n")
     schema = infer_schema(table, target="y", kinds={"id": "drop"})
     assert duplicate_groups(table, schema).tolist() == [0, 1, 0, 2, 2, 3]
+
+
+def test_many_whole_numbers_may_be_a_quantity():
+    ages = pl.DataFrame(
+        {"age": [str(20 + i % 40) for i in range(200)], "code": [f"c{i % 40}" for i in range(200)]}
+    )
+    (note,) = read_target(ages, "age").notes
+    assert "'age' holds 40 whole numbers, and each is a class of its own" in note
+    assert read_target(ages, "code").notes == ()

@@ -115,7 +115,11 @@ def check_folder(target: Path, names: set[str]) -> None:
     """Refuse to replace a folder that holds files of other names than these."""
     if not target.exists():
         return
-    others = sorted({*os.listdir(target)} - names) if target.is_dir() else [target.name]
+    if not target.is_dir():
+        raise OutputError(
+            f"{target} is not replaced: it is a file, and a model is a folder. Give another name."
+        )
+    others = sorted({*os.listdir(target)} - names)
     if others:
         raise OutputError(
             f"{target} is not replaced: it holds {others[0]!r}"

@@ -15,6 +15,7 @@ from selfcal.commands.calibrate import calibrate
 from selfcal.commands.compare import compare, tune
 from selfcal.commands.doctor import doctor
 from selfcal.commands.evaluate import evaluate
+from selfcal.commands.export import export
 from selfcal.commands.fit import fit
 from selfcal.commands.inspect import inspect
 from selfcal.commands.predict import predict
@@ -57,7 +58,7 @@ app = typer.Typer(
 reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
-for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, doctor):
+for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, export, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 
@@ -71,9 +72,14 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.")
+    ] = False,
 ) -> None:
     """Options of every command."""
 
@@ -124,7 +130,9 @@ Seeds = Annotated[
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
 CORES = os.cpu_count() or 1
-LongRun = Annotated[bool, typer.Option("--long-run", help="Start the full setting without a GPU, too.")]
+LongRun = Annotated[
+    bool, typer.Option("--long-run", metavar="", help="Start the full setting without a GPU, too.")
+]
 
 
 def _image_command(paper: str, summary: str) -> None:

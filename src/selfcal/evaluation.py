@@ -106,7 +106,13 @@ def find_layout(
         >>> find_layout(table, "y").classes
         ('no', 'yes')
     """
-    column_named(table, target)
+    try:
+        column_named(table, target)
+    except DataError as error:
+        raise DataError(
+            f"{error} Predictions are judged by the true classes beside them; selfcal predict copies that column if "
+            "its data has it."
+        ) from None
     others = [name for name in table.columns if name != target]
     if columns is not None:
         start = prefix if prefix is not None else _common_prefix(columns)

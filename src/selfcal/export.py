@@ -1,4 +1,4 @@
-"""A trained classifier as an ONNX graph: raw columns in, calibrated probabilities out."""
+"""A trained classifier as an ONNX graph: raw numbers in, calibrated probabilities out."""
 
 from __future__ import annotations
 
@@ -30,21 +30,27 @@ from selfcal.calibrators import (
 )
 from selfcal.classifier import SelfCalibratedClassifier
 from selfcal.errors import ConfigError
+from selfcal.preprocessing import Preprocessor
 
 Head = Callable[[Tensor], Tensor]
 """From logits to probabilities."""
 
 
-def to_onnx(model: SelfCalibratedClassifier, path: str | os.PathLike[str]) -> Path:
+def to_onnx(
+    model: SelfCalibratedClassifier, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
+) -> Path:
     """Write a fitted classifier as an ONNX file: scaling of columns, network and calibrator in one graph.
 
     Its input ``X`` is a table of float64 numbers, its output ``probabilities`` has one column for each class;
-    their labels are in the metadata of the file, as JSON, under ``classes``.
+    their labels are in the metadata of the file, as JSON, under ``classes``. With a preprocessor the graph starts
+    where cells have become numbers: missing ones are NaN, and a category is its place in the list that stands, with
+    the names of all columns, under ``inputs`` in the metadata; -1 is a category that is not there.
 
     Args:
         model: A fitted classifier without a calibrator, or with one that is a formula: temperature, vector, matrix
             scaling and the like. Those made of steps or of a field are told apart with an error.
         path: The file.
+        preprocessor: The fitted preprocessor before the classifier, if it was trained on a table.
 
     Returns:
         The file.
@@ -54,11 +60,54 @@ def to_onnx(model: SelfCalibratedClassifier, path: str | os.PathLike[str]) -> Pa
         ``onnxruntime.InferenceSession("model.onnx").run(None, {"X": X})``.
     """
     check_is_fitted(model)
-    pipeline = _Pipeline(model, _head(model.calibrator_)).eval()
-    program = _exported(pipeline, model.n_features_in_)
-    proto = program.model_proto
-    proto.metadata_props.add(key="classes", value=json.dumps(labels(model.classes_)["values"]))
+    pipeline: nn.Module = _Pipeline(model, _head(model.calibrator_))
+    metadata: dict[str, object] = {"classes": labels(model.classes_)["values"]}
+    n_inputs = model.n_features_in_
+    if preprocessor is not None:
+        pipeline = nn.Sequential(_Encoder(preprocessor), pipeline)
+        metadata["inputs"] = preprocessor.inputs
+        n_inputs = len(preprocessor.inputs)
+    proto = _exported(pipeline.eval(), n_inputs).model_proto
+    for key, value in metadata.items():
+        proto.metadata_props.add(key=key, value=json.dumps(value))
     return write_atomically(path, proto.SerializeToString())
+
+
+class _Encoder(nn.Module):
+    """What a `Preprocessor` does once cells are numbers and codes of categories."""
+
+    largest: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, preprocessor: Preprocessor) -> None:
+        super().__init__()
+        steps = preprocessor.transformer.named_transformers_
+        self.sizes = [len(levels) for levels in preprocessor.levels.values()]
+        self.n_numbers = len(preprocessor.inputs) - len(self.sizes)
+        self.infinite_is_missing = preprocessor.schema.nonfinite == "impute"
+        if self.n_numbers:
+            scaling = steps["numbers"].named_steps
+            self.register_buffer("largest", _constant(scaling["scale"].scale_))
+            self.register_buffer("mean", _constant(scaling["standardize"].mean_))
+            self.register_buffer("scale", _constant(scaling["standardize"].scale_))
+            self.marked: list[int] = steps["missing"].features_.tolist()
+
+    def forward(self, x: Tensor) -> Tensor:
+        blocks = []
+        if self.n_numbers:
+            numbers = x[:, : self.n_numbers]
+            missing = torch.isnan(numbers)
+            if self.infinite_is_missing:
+                missing = missing | torch.isinf(numbers)
+            scaled = (numbers / self.largest - self.mean) / self.scale
+            blocks.append(torch.where(missing, 0.0, scaled))
+            if self.marked:
+                blocks.append(missing[:, self.marked].to(x.dtype))
+        for place, size in enumerate(self.sizes, start=self.n_numbers):
+            codes = torch.arange(size, dtype=x.dtype)
+            blocks.append((x[:, place : place + 1] == codes).to(x.dtype))
+        return torch.cat(blocks, dim=1)
 
 
 class _Pipeline(nn.Module):
@@ -78,13 +127,13 @@ class _Pipeline(nn.Module):
         return self.head(self.network(((x - self.mean) / self.scale).float()).double())
 
 
-def _exported(pipeline: _Pipeline, n_features: int) -> Any:
+def _exported(pipeline: nn.Module, n_features: int) -> Any:
     try:
         import onnx  # noqa: F401 # torch needs it, and would say so later and less plainly
         import onnxscript  # noqa: F401 # the same
     except ImportError as error:
         raise ConfigError(
-            f"to_onnx must have onnx and onnxscript at hand; {error}. Run: pip install 'selfcal[export]'"
+            f"Writing ONNX needs onnx and onnxscript; {error}. Run: pip install 'selfcal[export]'"
         ) from None
     noisy = logging.getLogger("torch.onnx")
     level = noisy.level
@@ -113,7 +162,7 @@ def _head(calibrator: Any) -> Head:
         known = ", ".join(kind.__name__ for kind in _HEADS)
         raise ConfigError(
             f"The calibrator must be one of {known} to be written as ONNX; got {type(calibrator).__name__}. Train "
-            "with one of them, or export a model without a calibrator."
+            "with a method that has one of them or none, such as temperature or bo4sc."
         )
     return make(calibrator)
 

@@ -18,9 +18,7 @@ from selfcal._checks import Float, positive_int
 from selfcal.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
 from selfcal.columns import Column, Schema, infinite_cells
 from selfcal.errors import DataError
-
-MEMORY_BUDGET = 4 * 2**30
-"""Bytes that the numbers of a table may take unless told otherwise."""
+from selfcal.tables.reading import MEMORY_BUDGET, memory_of
 
 _DATE_PARTS = ("year", "day of year", "weekday", "hour")
 
@@ -62,7 +60,7 @@ class Preprocessor:
 
     Args:
         max_levels: The most categories to keep of one column.
-        budget: The most bytes the numbers may take.
+        budget: The most bytes the table and its numbers may take.
 
     Example:
         >>> from selfcal.inference import infer_schema
@@ -83,7 +81,8 @@ class Preprocessor:
         self.schema = schema
         self.levels = {c.name: _Levels.of(table[c.name], self.max_levels) for c in self._of("category")}
         n_numbers = len(self._number_names())
-        self._check_budget(table.height, 2 * n_numbers + sum(map(len, self.levels.values())))
+        n_marks = sum(c.missing > 0 for c in self._of("number", "boolean", "date"))
+        self._check_budget(table, n_numbers + n_marks + sum(map(len, self.levels.values())))
         steps: list[tuple[str, Any, slice]] = []
         if n_numbers:
             # scaled by the largest value first: the squares of very large numbers are out of range
@@ -119,7 +118,7 @@ class Preprocessor:
         width = len(self.feature_names)
         if table.height == 0:
             return Encoded(np.empty((0, width)), {}, extra)
-        self._check_budget(table.height, width)
+        self._check_budget(table, width)
         raw, unseen = self._raw(table)
         try:
             with _overflow_allowed():
@@ -140,6 +139,12 @@ class Preprocessor:
             indicator = self.transformer.named_transformers_["missing"]
             names += [f"{names[i]} is missing" for i in indicator.features_]
         return names + [f"{name}={level}" for name, levels in self.levels.items() for level in levels.names]
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """What a row is made of before scaling: numbers, then categories, whose code is the place in a list."""
+        categories = [{"name": name, "categories": levels.names} for name, levels in self.levels.items()]
+        return [*({"name": name} for name in self._number_names()), *categories]
 
     def state(self) -> dict[str, Any]:
         """Return everything learned, as scikit-learn objects and JSON text; skops stores it without trust."""
@@ -214,12 +219,14 @@ class Preprocessor:
             "Correct the cell."
         )
 
-    def _check_budget(self, rows: int, width: int) -> None:
-        needed = 3 * 8 * rows * width  # the numbers before, during and after scaling
+    def _check_budget(self, table: pl.DataFrame, width: int) -> None:
+        # the table, the part of it that is encoded, and its numbers before, during and after scaling
+        needed = 2 * memory_of(table) + 4 * 8 * table.height * width
         if needed > self.budget:
             raise DataError(
-                f"The numbers of the table must fit into {self.budget / 2**30:.1f} GB; {rows:,} rows of {width:,} "
-                f"numbers need about {needed / 2**30:.1f} GB. Use fewer rows, columns or categories (--max-levels)."
+                f"The table and its numbers must fit into {self.budget / 2**30:.1f} GB of memory; "
+                f"{table.height:,} rows of {width:,} numbers need about {needed / 2**30:.1f} GB. Use fewer rows, "
+                "columns or categories (--max-levels), or raise the budget (--memory of selfcal fit)."
             )
 
 

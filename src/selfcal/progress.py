@@ -19,12 +19,12 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[Advance]:
+def progress_bar(title: str, total: int | None, show: bool | None = None) -> Iterator[Advance]:
     """Show done / total, a note and the time left.
 
     Args:
         title: What is being done.
-        total: How much there is to do.
+        total: How much there is to do; None if nobody knows.
         show: True shows a bar on a terminal and a plain line every ten seconds elsewhere; None is silent there, and
             False everywhere.
 
@@ -60,14 +60,17 @@ def progress_bar(title: str, total: int, show: bool | None = None) -> Iterator[A
 class _Lines:
     """Progress for a log: one line every ten seconds."""
 
-    def __init__(self, title: str, total: int) -> None:
+    def __init__(self, title: str, total: int | None) -> None:
         self.title, self.total = title, total
         self.started = self.last = time.monotonic()
 
     def __call__(self, done: int, note: str = "") -> None:
         now = time.monotonic()
-        if now >= self.last + SECONDS:
-            self.last = now
-            left = (now - self.started) / max(done, 1) * (self.total - done)
-            words = f"{self.title} {done:,}/{self.total:,} {note}".rstrip()
-            print(f"{words}, at most {left:.0f} s left", file=sys.stderr, flush=True)
+        if now < self.last + SECONDS:
+            return
+        self.last = now
+        of, left = "", ""
+        if self.total is not None:
+            seconds = (now - self.started) / max(done, 1) * (self.total - done)
+            of, left = f"/{self.total:,}", f", at most {seconds:.0f} s left"
+        print(f"{self.title} {done:,}{of} {note}".rstrip() + left, file=sys.stderr, flush=True)

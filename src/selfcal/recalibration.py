@@ -70,7 +70,11 @@ class Recalibration:
         return self
 
     def apply(self, part: pl.DataFrame, start: int = 0) -> pl.DataFrame:
-        """The rows with calibrated probabilities, and the choice and confidence that follow from them."""
+        """The rows with calibrated probabilities, and the choice and confidence that follow from them.
+
+        A column `abstain` goes: it was decided by the confidences as they were.
+        """
+        part = part.drop(self.stale(part))
         if not part.height:
             return part
         probs = self._calibrator.predict_proba(_logits(self.layout.probabilities(part, start)))
@@ -84,6 +88,11 @@ class Recalibration:
         }
         changed |= {name: values for name, values in follows.items() if name in part.columns}
         return part.with_columns(values.alias(name) for name, values in changed.items())
+
+    def stale(self, part: pl.DataFrame) -> list[str]:
+        """Columns that are no longer true once the confidences have changed."""
+        used = {self.layout.target, self.layout.choice, *self.layout.columns}
+        return [name for name in ("abstain",) if name in part.columns and name not in used]
 
     @property
     def gain(self) -> metrics.Comparison:

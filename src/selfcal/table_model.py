@@ -29,6 +29,7 @@ from selfcal.reporting.card import model_card
 from selfcal.reporting.page import render
 from selfcal.reporting.summarise import summarise
 from selfcal.storage import read_extra
+from selfcal.tables.reading import MEMORY_BUDGET
 from selfcal.target import Target, duplicate_groups, leaks, read_target
 
 FEWEST_ROWS = 20
@@ -59,6 +60,7 @@ class TableModel:
         seed: Seeds the splits and the training.
         held_out: The share of rows to judge on.
         max_levels: The most categories to keep of one column.
+        memory: The most bytes the table and its numbers may take; a table that needs more is refused.
         **settings: Arguments of `SelfCalibratedClassifier`.
 
     Attributes:
@@ -92,11 +94,12 @@ class TableModel:
         seed: int = 0,
         held_out: float = HELD_OUT,
         max_levels: int = 100,
+        memory: int = MEMORY_BUDGET,
         **settings: Any,
     ) -> None:
         self.seed = _checks.positive_int("seed", seed, low=0)
         self.held_out = _checks.in_range("held_out", held_out, 0.01, 0.9)
-        self.preprocessor = Preprocessor(max_levels=max_levels)
+        self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
         # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be a giant
         settings = {"standardize": False, **settings}
         self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)

@@ -20,6 +20,10 @@ from selfcal.errors import DataError
 COPY = 0.999
 """A column that tells the class in this share of the rows is reported as a copy of the target."""
 
+MANY = 30
+"""With more classes than this, all of them whole numbers, the target may be a quantity."""
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 
 
@@ -95,6 +99,11 @@ def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False
             "the label column is the right one."
         )
     notes += _look_alikes(name, classes)
+    if len(classes) > MANY and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
+        notes.append(
+            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a class of its own. If they measure "
+            "or count something, cut them into a few classes first."
+        )
     codes = text.cast(pl.Enum(classes)).to_physical().to_numpy().astype(np.int64)
     return Target(name, tuple(classes), codes, rows, tuple(notes))
 

@@ -132,3 +132,10 @@ def test_a_page_is_written_when_asked_for(shelf, tmp_path):
     succeed(*args, tmp_path / "page.html")
     assert "Reliability" in (tmp_path / "page.html").read_text()
     assert run(*args, tmp_path / "page.pdf").exit_code == 2
+
+
+def test_predictions_without_the_truth_are_told_where_it_comes_from(shelf, tmp_path):
+    pl.read_csv(shelf / "predictions.csv").drop("kind").write_csv(tmp_path / "p.csv")
+    result = run("evaluate", tmp_path / "p.csv", "--target", "kind")
+    assert result.exit_code == 3
+    assert "selfcal predict copies that column if its data has it" in result.stderr

@@ -1,5 +1,6 @@
 import html
 import json
+import re
 import signal
 
 import polars as pl
@@ -9,6 +10,7 @@ import skops.io
 from selfcal import errors
 from selfcal._locks import locked
 from selfcal.commands import fit as fit_module
+from selfcal.commands._shared import half_the_memory
 from selfcal.run import Run
 from selfcal.storage import describe, read_extra
 from selfcal.table_model import TableModel
@@ -140,3 +142,50 @@ def test_debug_may_come_last(shelf):
     assert run("fit", shelf / "people.csv", "--target", "knd").exit_code == 3
     shown = run("fit", shelf / "people.csv", "--target", "knd", "--debug")
     assert isinstance(shown.exception, errors.DataError)
+
+
+@pytest.mark.parametrize(
+    ("memory", "code", "message"),
+    [
+        ("0.01MB", 3, "people.csv must fit into 0.0 GB of memory; it has about 160 rows"),
+        ("0.03MB", 3, r"160 rows? of \d+ numbers need about|rows of \d+ numbers need about"),
+        ("plenty", 2, "--memory must be a size, such as --memory 4GB"),
+        ("0GB", 2, "--memory must be a size"),
+    ],
+)
+def test_a_table_beyond_the_memory_is_refused_before_training(shelf, tmp_path, memory, code, message):
+    result = run(
+        "fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "model", "--memory", memory
+    )
+    assert result.exit_code == code
+    assert re.search(message, result.stderr), result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_memory_of_the_machine_is_known():
+    assert 2**26 < half_the_memory() < 2**44
+
+
+def test_a_stop_after_the_training_says_how_to_go_on(shelf, tmp_path, monkeypatch):
+    """Judging takes a while, too, and there is no step to stop after."""
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "model", *QUICK]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableModel, "_judge", stop)
+        stopped = run(*args)
+    assert stopped.exit_code == 130
+    assert "nothing is lost. Add --resume" in stopped.stderr
+    whole = as_json(*args, "--resume")["report_numbers"]
+    assert files(tmp_path) == ["model"]
+    assert whole["methods"] == TableModel.load(shelf / "people-model").numbers["methods"]
+
+
+def test_a_file_is_not_taken_for_a_model_folder(shelf, tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    result = run("fit", shelf / "people.csv", "--target", "kind", "--out", mine)
+    assert (result.exit_code, mine.read_text()) == (6, "mine")
+    assert "it is a file, and a model is a folder" in result.stderr

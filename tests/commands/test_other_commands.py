@@ -1,16 +1,20 @@
 """inspect, doctor, calibrate, report, compare and tune."""
 
 import json
+import os
+import shutil
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 
 import numpy as np
 import polars as pl
 import pytest
 
-from selfcal import trials
+from selfcal import engine, trials
 from selfcal.recalibration import Recalibration
 from selfcal.trials import Candidate, Task, run_trials, standings
 from tests.commands.conftest import as_json, inline, run, succeed
@@ -58,6 +62,15 @@ def test_calibrate_mends_an_overconfident_model(tmp_path):
     assert after.columns == before.columns
     logit = {name: np.log(t["prob_b"] / t["prob_a"]) for name, t in (("before", before), ("after", after))}
     np.testing.assert_allclose(logit["before"] / logit["after"], 4, rtol=0.3)
+
+
+def test_calibrate_leaves_out_what_was_decided_by_the_old_confidences(tmp_path):
+    theirs, out = overconfident(tmp_path), tmp_path / "mended.csv"
+    table = pl.read_csv(theirs)
+    table.with_columns(abstain=table["prob_a"] > 0.2).write_csv(theirs)
+    said = succeed("calibrate", theirs, "--target", "y", "--out", out)
+    assert "'abstain' was decided by the old confidences" in said.stderr
+    assert pl.read_csv(out).columns == ["y", "prob_a", "prob_b"]
 
 
 def test_calibrate_a_class_and_a_confidence():
@@ -127,6 +140,32 @@ def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkey
     assert said["report_numbers"]["rows"] == 32
     assert (tmp_path / "model" / "report.html").exists()
     assert run(*args, "--grid", "depth=3").exit_code == 2
+
+
+def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "run_units", inline)
+    args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "30"]
+    args += ["--grid", "learning_rate=0.01", "--seeds", "1"]
+    whole = as_json(*args, "--out", tmp_path / "whole")
+    looks = []
+
+    def stop(advance):
+        looks.append(1)
+        if len(looks) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trials.Task, "run", lambda *_: pytest.fail("a finished trial ran again"))
+        shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+        shutil.rmtree(tmp_path / "cut" / "model")
+        patched.setattr(engine, "progress_bar", lambda *_: nullcontext(lambda *_: stop(0)))
+        stopped = run(*args, "--out", tmp_path / "cut")
+    assert stopped.exit_code == 143
+    assert "Run the same command again to go on" in stopped.stderr
+    assert not (tmp_path / "cut" / "model").exists()
+    again = as_json(*args, "--out", tmp_path / "cut")
+    assert again["report_numbers"] == whole["report_numbers"]
+    assert {path.name for path in (tmp_path / "cut").iterdir()} == {"model", "results.json"}
 
 
 def test_a_trial_that_fails_is_a_row_and_the_others_finish(shelf, tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from selfcal import progress
 from selfcal.table_model import TableModel
 from selfcal.tables import read_table
 from tests.commands.conftest import as_json, people, run, succeed
@@ -35,11 +36,9 @@ def test_standard_input_to_standard_output(shelf):
     assert result.stdout == (shelf / "predictions.csv").read_text()
 
 
-def test_parts_of_a_table_make_the_same_whole(shelf, tmp_path, monkeypatch):
-    from selfcal import tables
-
-    whole = tables.read_batches
-    monkeypatch.setattr(tables, "read_batches", lambda *args, **kw: whole(*args, **kw, batch_rows=50))
+@pytest.mark.parametrize("most", ["ROWS", "NUMBERS"])
+def test_parts_of_a_table_make_the_same_whole(most, shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"selfcal.commands.predict.{most}", 50)
     succeed("predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / "p.csv")
     # sums over blocks of another size may differ in the last bit
     parts, at_once = (pl.read_csv(path) for path in (tmp_path / "p.csv", shelf / "predictions.csv"))
@@ -110,3 +109,27 @@ def test_json_counts_what_was_not_known(shelf, tmp_path):
     assert said["rows"] == 20
     assert json.dumps(said["notes"]).count("'colour' has 20 cells") == 1
     assert "ignored: 'extra'" in said["notes"][1]
+
+
+def test_progress_goes_to_standard_error_and_results_stay_clean(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    data, model, out = shelf / "people.csv", shelf / "people-model", tmp_path / "out.csv"
+    said = succeed("predict", model, data, "--out", out, "--json")
+    assert "Predicting 100/100 % of the file, 160 rows, at most 0 s left\n" in said.stderr
+    assert json.loads(said.stdout)["rows"] == 160
+    piped = succeed("predict", model, "-", "--out", "-", input=data.read_bytes())
+    assert "Predicting 160 rows\n" in piped.stderr
+    assert piped.stdout == out.read_text()
+    judged = succeed("evaluate", out, "--target", "kind", "--json")
+    assert "Judging 100/100 % of the file, 160 rows" in judged.stderr
+    assert json.loads(judged.stdout)["rows"] == 160
+
+
+def test_progress_of_a_parquet_file_is_counted_in_rows(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    people(100).write_parquet(tmp_path / "people.parquet")
+    monkeypatch.setattr("selfcal.commands.predict.ROWS", 25)
+    said = succeed(
+        "predict", shelf / "people-model", tmp_path / "people.parquet", "--out", tmp_path / "out.parquet"
+    )
+    assert "Predicting 100/100 % of the file, 100 rows" in said.stderr

@@ -112,10 +112,7 @@ def test_no_rows_give_a_header(name, shelf, tmp_path):
 
 @pytest.mark.fault("D23")
 def test_a_bad_cell_far_down_leaves_no_output_and_is_found_again(shelf, tmp_path, monkeypatch):
-    from selfcal import tables
-
-    whole = tables.read_batches
-    monkeypatch.setattr(tables, "read_batches", lambda *args, **kw: whole(*args, **kw, batch_rows=100))
+    monkeypatch.setattr("selfcal.commands.predict.ROWS", 100)
     (tmp_path / "d.csv").write_text("\n".join([*LINES, "large,red,1,k0", ""]))
     result = run("predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / "p.csv")
     assert result.exit_code == 3

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,9 +20,13 @@ import typer
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from selfcal.columns import Schema
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
+]
 Sep = Annotated[
     str | None, typer.Option(help="What stands between the cells, such as ';' or tab; found out by itself.")
 ]
@@ -26,11 +34,14 @@ Encoding = Annotated[
     str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
 ]
 Ragged = Annotated[
-    bool, typer.Option("--ragged", help="Take missing cells at the end of a line for empty ones.")
+    bool, typer.Option("--ragged", metavar="", help="Take missing cells at the end of a line for empty ones.")
 ]
 Target = Annotated[str, typer.Option(help="The column with the true classes.")]
 DropUnlabelled = Annotated[
-    bool, typer.Option("--drop-unlabelled", help="Leave rows without a label out, instead of an error.")
+    bool,
+    typer.Option(
+        "--drop-unlabelled", metavar="", help="Leave rows without a label out, instead of an error."
+    ),
 ]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -46,8 +57,13 @@ def clean(text: str) -> str:
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """Print a line or several as they are, without markup."""
-    typer.echo(clean(text), err=err)
+    """Print a line or several as they are, without markup; messages on a terminal break between words."""
+    shown = clean(text)
+    if err and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        wrap = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        shown = "\n".join(map(wrap.fill, shown.splitlines()))
+    typer.echo(shown, err=err)
 
 
 def note(*notes: str) -> None:
@@ -65,6 +81,32 @@ def warnings_as_notes() -> Iterator[None]:
             note(str(message)) if issubclass(category, UserWarning) else None
         )
         yield
+
+
+@contextmanager
+def read_showing(
+    title: str, source: str, *, show: bool = True, **options: Any
+) -> Iterator[Iterator[pl.DataFrame]]:
+    """Within it, read a table part by part, as `read_batches` does, and show how far it has come."""
+    from selfcal.progress import progress_bar
+    from selfcal.tables import read_batches
+
+    rows = 0
+
+    def watch(share: float | None) -> None:
+        if share is None:
+            advance(rows, "rows")
+        else:
+            advance(int(100 * share), f"% of the file, {rows:,} rows")
+
+    def counted() -> Iterator[pl.DataFrame]:
+        nonlocal rows
+        for part in read_batches(source, watch=watch, **options):
+            rows += part.height
+            yield part
+
+    with progress_bar(title, None if source == "-" else 100, show) as advance:
+        yield counted()
 
 
 def print_json(values: Mapping[str, Any]) -> None:
@@ -101,6 +143,26 @@ def pairs(option: str, values: Iterable[str] | None) -> dict[str, str]:
             raise ConfigError(f"{option} must be NAME=VALUE, such as {option} zip=category; got {value!r}.")
         found[name] = word
     return found
+
+
+def bytes_of(option: str, text: str) -> int:
+    """A size such as 4GB, 500MB or 1.5G.
+
+    >>> bytes_of("--memory", "1.5 GB") / 2**30
+    1.5
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])B?", text.strip(), re.IGNORECASE)
+    if found is None or float(found[1]) == 0:
+        raise ConfigError(f"{option} must be a size, such as {option} 4GB or {option} 500MB; got {text!r}.")
+    return int(float(found[1]) * {"M": 2**20, "G": 2**30, "T": 2**40}[found[2].upper()])
+
+
+def half_the_memory() -> int:
+    """Half of what this machine has, or of what this process may use of it."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError, ValueError):
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes) // 2
 
 
 def words(option: str, text: str) -> list[str]:

@@ -86,6 +86,8 @@ def calibrate(
         parts = iter([table])
     else:
         parts = read_batches(apply, allow_empty=True, **reading)
+    if mended.stale(table):
+        note("the column 'abstain' was decided by the old confidences and is left out; decide anew.")
     rows = write_batches(_applied(mended, parts), out)
     scores = {"before": mended.before.scores(), "after": mended.after.scores()}
     if as_json:

@@ -123,7 +123,7 @@ def tune(
       selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
     """
     from selfcal import recipes
-    from selfcal.commands.fit import check_replaceable, show_model
+    from selfcal.commands.fit import check_replaceable, saving_in, show_model, unfinished
     from selfcal.table_model import TableModel
     from selfcal.tables import read_table
     from selfcal.trials import Task, grid, run_trials, standings
@@ -143,9 +143,12 @@ def tune(
     )
     found = standings(rows)
     best = next(c for c in candidates if c.name == found[0].name)
-    model = TableModel(best.method, seed=0, verbose=True, **shared, **best.settings)
-    model.fit(read_table(data, **reading), target, **fitting)
-    model.save(folder / "model")
+    training = unfinished(folder / "model")
+    settings = {"verbose": True, "checkpoint_dir": training / "checkpoint", **shared, **best.settings}
+    model = TableModel(best.method, seed=0, **settings)
+    with saving_in(training, again="Run the same command again to go on"):
+        model.fit(read_table(data, **reading), target, **fitting)
+        model.save(folder / "model")
     if as_json:
         print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.numbers})
         return

@@ -16,6 +16,7 @@ from selfcal.commands._shared import (
     Target,
     note,
     print_json,
+    read_showing,
     say,
     words,
 )
@@ -64,20 +65,20 @@ def evaluate(
     from selfcal.commands._scores import ranges_text, scores_text, verdict_text
     from selfcal.evaluation import judge_parts
     from selfcal.reporting import report as write_report
-    from selfcal.tables import read_batches
 
     if report is not None and report.suffix != ".html":
         raise ConfigError(f"--report must end in .html; got {str(report)!r}.")
-    judge = judge_parts(
-        read_batches(predictions, sep=sep, encoding=encoding, ragged=ragged),
-        target,
-        prefix=prob_prefix,
-        columns=None if columns is None else words("--columns", columns),
-        choice=class_column,
-        confidence=confidence_column,
-        drop_unlabelled=drop_unlabelled,
-        n_bins=bins,
-    )
+    with read_showing("Judging", predictions, sep=sep, encoding=encoding, ragged=ragged) as parts:
+        judge = judge_parts(
+            parts,
+            target,
+            prefix=prob_prefix,
+            columns=None if columns is None else words("--columns", columns),
+            choice=class_column,
+            confidence=confidence_column,
+            drop_unlabelled=drop_unlabelled,
+            n_bins=bins,
+        )
     numbers = judge.result()
     notes = [judge.layout.text]
     if judge.unlabelled:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +19,8 @@ from selfcal.commands._shared import (
     Ragged,
     Sep,
     Target,
+    bytes_of,
+    half_the_memory,
     note,
     pairs,
     print_json,
@@ -55,7 +60,7 @@ def fit(
         Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a training that was interrupted.")
+        bool, typer.Option("--resume", metavar="", help="Go on with a training that was interrupted.")
     ] = False,
     kind: Kinds = None,
     sep: Sep = None,
@@ -69,6 +74,12 @@ def fit(
     held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
     seed: Seed = 0,
     max_epochs: MaxEpochs = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="What the table and its numbers may take, such as 4GB. Default: half of the memory."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on a table, judge it on rows kept apart, and write a model folder with its report.
@@ -81,7 +92,6 @@ def fit(
 
       selfcal fit patients.csv --target diagnosis --resume
     """
-    from selfcal._locks import locked
     from selfcal.recipes import named
     from selfcal.table_model import TableModel
     from selfcal.tables import read_table
@@ -99,43 +109,32 @@ def fit(
         )
     if resume and not _has_saved(checkpoint):
         note(f"there is nothing to resume for {folder}; training starts from the beginning.")
-    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged)
+    budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
+    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
     settings = {} if max_epochs is None else {"max_epochs": max_epochs}
     model = TableModel(
         method,
         seed=seed,
         held_out=held_out,
         max_levels=max_levels,
+        memory=budget,
         checkpoint_dir=checkpoint,
         verbose=True,
         **settings,
     )
     check_replaceable(folder)
-    fresh = not training.exists()
-    try:
-        with locked(training):
-            model.fit(
-                table,
-                target,
-                drop_unlabelled=drop_unlabelled,
-                kinds=kinds,
-                missing=missing or (),
-                nonfinite=nonfinite,
-                decimal=decimal,
-                before_training=lambda found: _show_found(found, as_json),
-            )
-            model.save(folder)
-    except Interrupted as stop:
-        stop.args = (
-            f"Stopped; nothing is lost. Add --resume to the same command to go on (saved in {training}).",
+    with saving_in(training, again="Add --resume to the same command to go on"):
+        model.fit(
+            table,
+            target,
+            drop_unlabelled=drop_unlabelled,
+            kinds=kinds,
+            missing=missing or (),
+            nonfinite=nonfinite,
+            decimal=decimal,
+            before_training=lambda found: _show_found(found, as_json),
         )
-        raise
-    except BaseException as error:
-        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
-        if fresh and (hopeless or not _has_saved(checkpoint)):
-            shutil.rmtree(training, ignore_errors=True)
-        raise
-    shutil.rmtree(training, ignore_errors=True)
+        model.save(folder)
     if not as_json:
         show_model(model, folder)
         return
@@ -158,7 +157,28 @@ def unfinished(folder: Path) -> Path:
 
 
 def _has_saved(checkpoint: Path) -> bool:
-    return any(checkpoint.glob("checkpoint-*"))
+    return any(checkpoint.rglob("checkpoint-*"))
+
+
+@contextmanager
+def saving_in(training: Path, *, again: str) -> Iterator[None]:
+    """Within it, this process alone trains there; in the end the folder goes, unless one could go on from it."""
+    from selfcal._locks import locked
+
+    fresh = not training.exists()
+    try:
+        with locked(training):
+            yield
+    except BaseException as error:
+        saved = _has_saved(training / "checkpoint")
+        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+        if fresh and (hopeless or not saved):
+            shutil.rmtree(training, ignore_errors=True)
+        if isinstance(error, KeyboardInterrupt) and saved:  # in the training, or as its result was judged
+            number = error.exit_code - 128 if isinstance(error, Interrupted) else int(signal.SIGINT)
+            raise Interrupted(f"Stopped; nothing is lost. {again} (saved in {training}).", number) from None
+        raise
+    shutil.rmtree(training, ignore_errors=True)
 
 
 def check_replaceable(folder: Path) -> None:

@@ -16,7 +16,7 @@ def inspect(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     *,
     all_columns: Annotated[
-        bool, typer.Option("--all", help="Show every column and class, however many.")
+        bool, typer.Option("--all", metavar="", help="Show every column and class, however many.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, say, words
+from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from selfcal.table_model import Answers, TableModel
+
+
+ROWS, NUMBERS = 65_536, 2**24
+"""The most rows, and numbers, that are in memory at a time."""
 
 
 def predict(
@@ -34,7 +40,9 @@ def predict(
     ] = None,
     excel_safe: Annotated[
         bool,
-        typer.Option("--excel-safe", help="Put ' before text that a spreadsheet would run as a formula."),
+        typer.Option(
+            "--excel-safe", metavar="", help="Put ' before text that a spreadsheet would run as a formula."
+        ),
     ] = False,
     sep: Sep = None,
     encoding: Encoding = None,
@@ -52,7 +60,7 @@ def predict(
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
     """
     from selfcal.table_model import TableModel
-    from selfcal.tables import read_batches, write_batches
+    from selfcal.tables import write_batches
     from selfcal.tables.writing import separator_of
 
     if as_json and out == "-":
@@ -63,8 +71,12 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
-    parts = read_batches(data, sep=sep, encoding=encoding, ragged=ragged, allow_empty=True)
-    rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
+    alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
+    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged, "allow_empty": True}
+    batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
+    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, **reading)
+    with _one_thread(), showing as parts:
+        rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
     if max_risk is not None:
@@ -78,6 +90,19 @@ def predict(
     elif out != "-":
         withheld = f", {answering.abstained:,} of them abstain" if max_risk is not None else ""
         say(f"{rows:,} rows{withheld}: {out}")
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Within it, torch does not divide blocks that are too small to gain from it; reading takes the other cores."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class _Answering:

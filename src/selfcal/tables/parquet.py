@@ -35,8 +35,10 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
         check_pages(source)
     except DamagedError as damage:
         raise DataError(f"{opened.name} is a damaged Parquet file: {damage}. Write it again.") from None
+    opened.size, opened.taken = table.select(pl.len()).collect().item(), 0
     for part in plan.collect_batches(chunk_size=batch_rows):
         _refuse_odd_dates(part, opened.name)
+        opened.taken += part.height
         yield part
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import polars as pl
@@ -25,6 +25,7 @@ def read_batches(
     ragged: bool = False,
     batch_rows: int = 65_536,
     allow_empty: bool = False,
+    watch: Callable[[float | None], None] | None = None,
 ) -> Iterator[pl.DataFrame]:
     r"""Read a table part by part, in memory that does not grow with the file.
 
@@ -38,6 +39,8 @@ def read_batches(
         ragged: Take missing fields at the end of a line for empty ones.
         batch_rows: The most rows in one part.
         allow_empty: Yield one part without rows if there are none, instead of an error.
+        watch: Called after each part was used, with the share of the file that was read so far; None if the size is
+            not known.
 
     Yields:
         Data frames with at least one row each.
@@ -54,6 +57,8 @@ def read_batches(
             opened, sep, encoding, ragged=ragged, batch_rows=batch_rows, allow_empty=allow_empty
         ):
             yield from part.iter_slices(batch_rows) if part.height else [part]
+            if watch is not None:
+                watch(opened.share)
 
 
 def read_table(
@@ -88,7 +93,7 @@ def read_table(
         for part in _parts(opened, sep, encoding, ragged=ragged, batch_rows=65_536, allow_empty=allow_empty):
             parts.append(part)
             rows += part.height
-            taken += _size(part)
+            taken += memory_of(part)
             _check_budget(opened, rows, taken, budget)
     return pl.concat(
         parts, rechunk=2 * taken <= budget
@@ -133,18 +138,18 @@ def _polars_errors_as_ours(name: str) -> Iterator[None]:
 
 def _check_budget(opened: Opened, rows: int, taken: int, budget: int) -> None:
     """Refuse a table that is, or by what was seen so far will be, larger than the budget."""
-    share = opened.taken / opened.size if opened.size else 1.0
-    if opened.path is not None and opened.head.startswith(MAGIC):
-        share = 1.0  # polars opens the file by itself
+    share = 1.0 if opened.share is None else opened.share
     expected = max(taken, int(taken / share) if share > 0 else taken)
     if expected > budget:
         raise DataError(
             f"{opened.name} must fit into {budget / 2**30:.1f} GB of memory; it has about {int(rows / share):,} rows "
-            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or raise the budget."
+            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or "
+            "raise the budget (--memory of selfcal fit)."
         )
 
 
-def _size(part: pl.DataFrame) -> int:
+def memory_of(part: pl.DataFrame) -> int:
+    """Bytes that a table takes in memory."""
     strings = sum(dtype == pl.String for dtype in part.dtypes)
     return (
         int(part.estimated_size()) + 16 * strings * part.height

@@ -50,8 +50,8 @@ class Opened:
         name: What to call it in a message.
         head: The first bytes, which say what it is.
         chunks: The bytes, those of `head` included.
-        size: Its size on disk or in memory, if known; gzipped if it is.
-        taken: How many bytes of that size were handed out so far.
+        size: Its size on disk or in memory, if known; gzipped if it is. Of a Parquet file, its rows.
+        taken: How much of that size was handed out so far.
     """
 
     name: str
@@ -62,6 +62,11 @@ class Opened:
     path: Path | None = None
     gzipped: bool = False
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
+
+    @property
+    def share(self) -> float | None:
+        """How much of it was handed out so far, if that is known."""
+        return self.taken / self.size if self.size else None
 
     def __enter__(self) -> Opened:
         return self

@@ -1,0 +1,64 @@
+"""`selfcal export`: a model for programs that have no Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selfcal.commands._shared import AsJson, print_json, say
+from selfcal.errors import OutputError
+
+SHOWN = 12
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
+    *,
+    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
+    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace a file that is there.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as one ONNX graph: from numbers to calibrated probabilities.
+
+    Scaling, missing numbers (NaN), network and calibrator are in the graph. Reading text is not: a category goes in
+    as its place in the list that is shown and stored in the file, and -1 if it is not there.
+
+    Try:
+
+      selfcal export patients-model --onnx patients.onnx
+    """
+    from selfcal.export import to_onnx
+    from selfcal.table_model import TableModel
+
+    if onnx.is_dir() or (onnx.exists() and not force):
+        remedy = "Name a file in it" if onnx.is_dir() else "Add --force to replace it, or give another name"
+        raise OutputError(f"{onnx} must be a new file; it is there already. {remedy}.")
+    loaded = TableModel.load(model)
+    inputs = loaded.preprocessor.inputs
+    to_onnx(loaded.classifier, onnx, preprocessor=loaded.preprocessor)
+    size = onnx.stat().st_size
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "onnx": str(onnx),
+                "bytes": size,
+                "inputs": inputs,
+                "classes": loaded.classes,
+            }
+        )
+        return
+    say(
+        f"X: float64, a row for each row, {len(inputs)} columns; a missing number is NaN, an unknown category -1"
+    )
+    for place, column in enumerate(inputs[:SHOWN]):
+        levels = [f"{code} = {level}" for code, level in enumerate(column.get("categories", ()))]
+        shown = ": " + ", ".join([*levels[:SHOWN], *["..."] * (len(levels) > SHOWN)]) if levels else ""
+        say(f"  {place}  {column['name']}{shown}")
+    if len(inputs) > SHOWN:
+        say(f"  ... and {len(inputs) - SHOWN:,} more, in the metadata of the file")
+    names = ", ".join([*loaded.classes[:SHOWN], *["..."] * (len(loaded.classes) > SHOWN)])
+    say(f"probabilities: one column for each class: {names}")
+    say(f"{size:,} bytes: {onnx}")

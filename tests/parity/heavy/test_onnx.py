@@ -1,0 +1,117 @@
+"""Exported models in onnxruntime, to 1e-5 the probabilities that selfcal gives."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import polars as pl
+import pytest
+from torch import nn
+
+from selfcal.export import to_onnx
+from selfcal.table_model import TableModel
+from tests.commands.conftest import QUICK, as_json, people, run, succeed
+from tests.test_export import FORMULAS, NEW, Y, fitted
+
+
+def answers(path, X):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, {"X": X})
+
+
+@pytest.mark.parametrize(
+    ("method", "n_classes"), [*((method, 5) for method in FORMULAS), ("platt", 2), ("beta", 2)]
+)
+def test_the_same_probabilities_as_predict_proba(tmp_path, method, n_classes):
+    model = fitted(method, Y % n_classes, hidden=(16,))
+    path = to_onnx(model, tmp_path / "model.onnx")
+    for rows in (1e3 + NEW, 1e3 + NEW[:1]):
+        (probs,) = answers(path, rows)
+        np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
+
+
+def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
+    def network(n_features, n_classes):
+        return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))
+
+    model = fitted("vector", np.array(["ä", "b", "c", "", "猫"])[Y], network=network)
+    path = to_onnx(model, tmp_path / "model.onnx")
+    np.testing.assert_allclose(answers(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
+    stored = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert json.loads(stored["classes"]) == model.classes_.tolist()
+    onnx.checker.check_model(onnx.load(path))
+
+
+def test_a_fit_that_was_rolled_back_is_the_softmax(tmp_path):
+    model = fitted("isotonic")
+    model.calibrator_.is_identity_ = True
+    np.testing.assert_allclose(
+        answers(to_onnx(model, tmp_path / "m.onnx"), NEW)[0], model.predict_proba(NEW), rtol=0, atol=1e-5
+    )
+
+
+def test_a_file_and_its_metadata_are_enough_for_the_same_probabilities(tmp_path):
+    """Rows are made as a program without selfcal would make them: from the names and lists in the file."""
+    table = people().with_columns(
+        pl.when(pl.int_range(pl.len()) % 7 > 0).then("weight"), wet=pl.col("size") > 1
+    )
+    table.write_csv(tmp_path / "people.csv")
+    model = tmp_path / "model"
+    succeed("fit", tmp_path / "people.csv", "--target", "kind", "--out", model, "--method", "temperature")
+    shown = succeed("export", model, "--onnx", tmp_path / "people.onnx").stdout
+    for line in ("X: float64", "4 columns", "colour: 0 = blue, 1 = green, 2 = red", "class: k0, k1, k2"):
+        assert line in shown
+    session = onnxruntime.InferenceSession(tmp_path / "people.onnx", providers=["CPUExecutionProvider"])
+    inputs = json.loads(session.get_modelmeta().custom_metadata_map["inputs"])
+    new = pl.concat([table.with_columns(pl.col("wet").cast(pl.String)), odd_rows()], how="diagonal_relaxed")
+    X = np.empty((new.height, len(inputs)))
+    for place, column in enumerate(inputs):
+        cells = new[column["name"]].to_list()
+        if "categories" in column:
+            X[:, place] = [code(column["categories"], cell) for cell in cells]
+        else:
+            X[:, place] = [{"true": 1, "false": 0, None: np.nan}.get(cell, cell) for cell in cells]
+    (probs,) = answers(tmp_path / "people.onnx", X)
+    np.testing.assert_allclose(probs, TableModel.load(model).predict(new).probs, rtol=0, atol=1e-5)
+
+
+def odd_rows():
+    return pl.DataFrame(
+        {"size": [None, 1e9], "colour": ["violet", None], "weight": [None, 0.0], "wet": ["true", None]}
+    )
+
+
+def code(categories, cell):
+    name = "(missing)" if cell is None else cell
+    other = categories.index("(other)") if "(other)" in categories and cell is not None else -1
+    return categories.index(name) if name in categories else other
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("people")
+    people().write_csv(folder / "people.csv")
+    succeed("fit", folder / "people.csv", "--target", "kind", "--out", folder / "model", *QUICK)
+    return folder / "model"
+
+
+def test_what_is_there_is_replaced_only_when_asked(model, tmp_path):
+    out = tmp_path / "model.onnx"
+    out.write_text("mine")
+    refused = run("export", model, "--onnx", out)
+    assert (refused.exit_code, out.read_text()) == (6, "mine")
+    assert "--force" in refused.stderr
+    said = as_json("export", model, "--onnx", out, "--force")
+    assert said["bytes"] == out.stat().st_size > 1000
+    assert [column["name"] for column in said["inputs"]] == ["size", "weight", "colour"]
+    assert said["classes"] == ["k0", "k1", "k2"]
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_place_that_cannot_be_written_to_exits_6(model, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path, tmp_path / "file" / "model.onnx"):
+        result = run("export", model, "--onnx", out)
+        assert result.exit_code == 6
+        assert "Check that the folder" in result.stderr or "Name a file in it" in result.stderr
