@@ -85,7 +85,7 @@ class TestContract:
         assert np.mean(heavy.predict(X) == 0) > np.mean(fitted[method].predict(X) == 0)
 
     def test_what_was_tried(self, fitted, data, method):
-        model, (X, y) = fitted[method], data
+        model, (_, y) = fitted[method], data
         first, *others = model.selection_
         assert sum(record["weight"] for record in model.selection_) == pytest.approx(1)
         assert all(record["weight"] <= first["weight"] for record in others)
