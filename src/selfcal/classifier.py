@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 import os
 import warnings
 from collections.abc import Callable, Sequence
@@ -23,17 +23,18 @@ from selfcal._checks import Float, Int
 from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
-from selfcal.distillation import distil
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Candidate, Recipe, Share
+from selfcal.interfaces import Candidate, Recipe
 from selfcal.label_audit import LabelAudit, audit_labels
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
-from selfcal.problem import evaluating, forward_in_blocks
-from selfcal.racing import expected_seconds, race
+from selfcal.own_network import own_network
+from selfcal.problem import forward_in_blocks
+from selfcal.racing import expected_seconds, mean_loss, race
 from selfcal.storage import Storable
-from selfcal.team_training import Rows, TrainedTeam, label_loss, train_team
+from selfcal.team_settings import TeamSettings
+from selfcal.team_training import Rows
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 RATE = 0.005
@@ -242,35 +243,19 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         data = Rows(self._tensor(table)[rows], codes, weight)
         shares = self.recipe_.sharing.shares(codes, None if groups is None else groups[rows], seed=seed)
 
-        def modules(candidate: Candidate, members: Sequence[int]) -> list[nn.Module]:
-            return [self._seeded_network(candidate.network, data.x, seed + member) for member in members]
-
-        def train(candidate: Candidate, members: Sequence[int], limit: float) -> TrainedTeam:
-            name = f"{candidate.network}-{candidate.recipe.name}-{members[0]}"
-            return train_team(
-                modules(candidate, members),
-                [shares[member] for member in members],
-                data,
-                recipe=candidate.recipe,
-                optimizer=Adam(lr=self._rate(models.FOR_TABLES.get(candidate.network, RATE))),
-                max_epochs=self.max_epochs,
-                batch_size=self._team_batch_size(),
-                early_stopping=self.early_stopping,
-                patience=self.patience,
-                seed=seed + members[0],
-                max_seconds=limit,
-                progress=self.verbose,
-                checkpoint=None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / name,
-            )
-
+        settings = self._team_settings(seed)
         candidates = self._candidates()
+        costs = [
+            expected_seconds(settings.make(candidate.network, data.x, seed), len(rows), len(shares))
+            for candidate in candidates
+        ]
         won = race(
             candidates,
             len(shares),
-            train,
+            functools.partial(settings.train, data, shares),
             codes,
             weight,
-            costs=[expected_seconds(modules(c, [0])[0], len(rows), len(shares)) for c in candidates],
+            costs=costs,
             budget=self.time_budget if len(candidates) > 1 else np.inf,
         )
         self.module_ = won.committee
@@ -279,34 +264,29 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.out_of_fold_ = np.full((len(table), len(self.classes_)), np.nan)
         self.out_of_fold_[rows] = won.probs
         self.train_rows_ = rows
-        self._codes = data.y
+        self._codes = labelled.codes
         self._remember(won.result)
         if self.n_networks is not None:
-            self._distil(data, shares[0], won.selection[0]["network"], seed)
+            taught = settings.distil(won.committee, data, shares[0], won.selection[0]["network"])
+            unseen = shares[0].held_out
+            self.module_ = taught.module
+            self.distilled_ = {
+                "log_loss": float(taught.history.selection_loss.min()),
+                "taught_by": mean_loss(won.probs[unseen], codes[unseen], None),
+            }
 
-    def _distil(self, data: Rows, share: Share, kind: str, seed: int) -> None:
-        """Teach the committee to one network of the kind that counts most in it."""
-        student = self._seeded_network(kind, data.x, seed)
-        result = distil(
-            student,
-            self.module_,
-            data.x,
-            torch.from_numpy(data.y),
-            share,
-            optimizer=Adam(lr=self._rate(models.FOR_TABLES.get(kind, RATE))),
-            batch_size=self._team_batch_size(),
+    def _team_settings(self, seed: int) -> TeamSettings:
+        return TeamSettings(
+            make=self._seeded_network,
+            rate=lambda kind: self._rate(models.FOR_TABLES.get(kind, RATE)),
             max_epochs=self.max_epochs,
+            batch_size=BATCH if self.batch_size == "auto" else self._batch_size(0),
+            early_stopping=self.early_stopping,
             patience=self.patience,
             seed=seed,
-            progress=self.verbose,
-            checkpoint=None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / "distilled",
+            verbose=self.verbose,
+            folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
         )
-        self.module_ = result.module
-        unseen = share.held_out
-        self.distilled_ = {
-            "log_loss": float(result.history.selection_loss.min()),
-            "taught_by": float(label_loss(self.out_of_fold_[unseen], data.y[unseen]).mean()),
-        }
 
     def _remember(self, result: TrainingResult) -> None:
         self.history_ = result.history
@@ -536,9 +516,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
 
-    def _team_batch_size(self) -> int | None:
-        return BATCH if self.batch_size == "auto" else self._batch_size(0)
-
     def _candidates(self) -> Sequence[Candidate]:
         """What is raced; a network that the user chose is the only one."""
         recipe = self.recipe_
@@ -557,42 +534,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             return self._network(kind, x)
 
     def _network(self, kind: object, x: Tensor) -> nn.Module:
-        n_features, n_classes = x.shape[1], len(self.classes_)
         if isinstance(kind, str) and kind != "own":
-            return models.for_table(kind, x, n_classes, hidden=self.hidden)
+            return models.for_table(kind, x, len(self.classes_), hidden=self.hidden)
         assert callable(self.network)
-        module = self.network(n_features, n_classes)
-        if not isinstance(module, nn.Module):
-            raise ConfigError(
-                f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
-            )
-        module = copy.deepcopy(module)  # layers that the function shares between calls stay as they are
-        _check_output(module, x[:8], n_classes)
-        return module
+        return own_network(self.network, x, len(self.classes_))
 
     def _logits(self, x: Tensor) -> Float:
         return forward_in_blocks(self.module_, x).double().numpy()
-
-
-def _check_output(module: nn.Module, x: Tensor, n_classes: int) -> None:
-    """Try the network on a few rows, so that a wrong one fails here and not in the middle of training."""
-    try:
-        with torch.no_grad(), evaluating(module):
-            output = module(x)
-    except Exception as error:
-        raise ConfigError(
-            f"network must take float32 rows of {x.shape[1]} columns; it failed on the first {len(x)}: {error}"
-        ) from error
-    shape = tuple(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
-    if shape != (len(x), n_classes):
-        raise ConfigError(
-            f"network must return logits of shape (rows, classes), here {(len(x), n_classes)}; got {shape}. "
-            "Give its last layer n_classes outputs."
-        )
-    if bool((output >= 0).all()) and bool(((output.sum(dim=1) - 1).abs() < 1e-4).all()):
-        raise ConfigError(
-            "network must return logits; it returned probabilities. Leave out the final softmax."
-        )
 
 
 def _softmax(logits: Float) -> Float:

@@ -1,0 +1,75 @@
+"""How the networks of a method that trains several are made and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selfcal.distillation import distil
+from selfcal.engine import TrainingResult
+from selfcal.interfaces import Candidate, Share
+from selfcal.optimizers import Adam
+from selfcal.team_training import Rows, TrainedTeam, train_team
+
+
+@dataclass(frozen=True)
+class TeamSettings:
+    """What all candidates of a race have in common.
+
+    Attributes:
+        make: Makes a network of a kind for some rows, with a seed.
+        rate: The step size of Adam for a kind.
+        max_epochs: Passes over the training rows at most.
+        batch_size: Rows per step and network; None for all.
+        early_stopping: Whether held-out rows decide when to stop.
+        patience: Looks at them without improvement before training stops.
+        seed: Of the first network; the others count on from it.
+        verbose: Show a progress bar.
+        folder: Where trainings save themselves, each in a folder of its own.
+    """
+
+    make: Callable[[str, Tensor, int], nn.Module]
+    rate: Callable[[str], float]
+    max_epochs: int
+    batch_size: int | None
+    early_stopping: bool
+    patience: int | None
+    seed: int
+    verbose: bool | None = None
+    folder: Path | None = None
+
+    def train(
+        self, rows: Rows, shares: Sequence[Share], candidate: Candidate, members: Sequence[int], limit: float
+    ) -> TrainedTeam:
+        """Train the networks of these numbers within so many seconds."""
+        return train_team(
+            [self.make(candidate.network, rows.x, self.seed + member) for member in members],
+            [shares[member] for member in members],
+            rows,
+            recipe=candidate.recipe,
+            early_stopping=self.early_stopping,
+            max_seconds=limit,
+            **self._training(candidate.network, f"{candidate.network}-{candidate.recipe.name}", members[0]),
+        )
+
+    def distil(self, teacher: nn.Module, rows: Rows, share: Share, kind: str) -> TrainingResult:
+        """Teach what the teacher says to one network."""
+        student = self.make(kind, rows.x, self.seed)
+        y = torch.from_numpy(rows.y)
+        return distil(student, teacher, rows.x, y, share, **self._training(kind, "distilled", 0))
+
+    def _training(self, kind: str, name: str, member: int) -> dict[str, Any]:
+        return {
+            "optimizer": Adam(lr=self.rate(kind)),
+            "max_epochs": self.max_epochs,
+            "batch_size": self.batch_size,
+            "patience": self.patience,
+            "seed": self.seed + member,
+            "progress": self.verbose,
+            "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
+        }
