@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,32 @@ def run_units(
     place = {unit: i for i, unit in enumerate(units)}
     wanted = [row for row in rows if unit_of(row) in place]
     return sorted(wanted, key=lambda row: place[unit_of(row)])
+
+
+def run_all_units(
+    work: Callable[[Unit], list[Row]],
+    units: Sequence[Unit],
+    results: Results,
+    *,
+    jobs: int,
+    title: str,
+    key: Sequence[str],
+) -> list[Row]:
+    """Like `run_units`, but a unit that takes its process down becomes a row that says so in `failed`."""
+
+    def run(some: Sequence[Unit], jobs: int) -> list[Row]:
+        return run_units(work, some, results, jobs=jobs, title=title, key=key)
+
+    try:
+        return run(units, jobs)
+    except BrokenProcessPool:  # alone, the one that died harms no other
+        for unit in units:
+            try:
+                run([unit], 1)
+            except BrokenProcessPool:
+                died = {"failed": "The process died, perhaps for want of memory."}
+                results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
+        return run(units, 1)
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
