@@ -20,7 +20,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_limits
 
