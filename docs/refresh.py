@@ -1,8 +1,9 @@
 """Put measured numbers into the docs: ``python -m docs.refresh [RUN ...]``.
 
-What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` is replaced by the section of that title
-of `benchmarks/RESULTS.md`, or, for a title like `reproduction of bo4sc`, by the table of a finished
-`selfcal reproduce` of that name in a folder RUN, whose figures are copied too.
+What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page or the README is replaced by the
+section of that title of `benchmarks/RESULTS.md`, or, for a title like `reproduction of bo4sc`, by the table of a
+finished `selfcal reproduce` of that name in a folder RUN, whose figures are copied too, or, for a title like
+`Quality: ranks`, by a section worked out from RUN, the JSON file of `benchmarks.quality`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
+
+from selfcal.plots import save_figure
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "RESULTS.md"
@@ -30,17 +34,32 @@ def refresh(*runs: Path) -> None:
     """Refresh every page."""
     texts = sections()
     for run in runs:
+        if run.is_file():
+            texts |= quality(json.loads(run.read_text())["rows"])
+            continue
         name = json.loads((run / "results.json").read_text())["settings"]["experiment"]
         texts[f"reproduction of {name}"] = (run / "table.md").read_text()
         for figure in run.glob("*.png"):
             shutil.copyfile(figure, HERE / "figures" / figure.name)
-    for page in HERE.glob("*.md"):
+    readme = HERE.parent / "README.md"
+    for page in [*HERE.glob("*.md"), *[readme] * readme.exists()]:
         page.write_text(
             MARKED.sub(
                 lambda m: f"{m[1]}\n{texts[m[2]].strip()}\n\n{m[3]}" if m[2] in texts else m[0],
                 page.read_text(),
             )
         )
+
+
+def quality(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The sections of the quality benchmark; its picture is drawn, too."""
+    from benchmarks import _quality_tables as tables
+
+    figure = tables.picture(rows)
+    if figure is not None:
+        save_figure(figure, HERE / "figures" / tables.PICTURE)
+        (HERE / "figures" / f"{tables.PICTURE}.svg").unlink()  # the pages show the other
+    return tables.sections(rows)
 
 
 if __name__ == "__main__":
