@@ -90,8 +90,8 @@ class Board:
             if (gain := self.gap("log_loss", noise, name, REFERENCE, method)) is not None
             and (distance := self.gap("log_loss", noise, name, REFERENCE, ORACLE)) is not None
         ]
-        gain, distance = np.sum(parts, axis=0) if parts else (np.nan, np.nan)
-        return float(gain / distance), len(parts)
+        closed, all_of_it = np.sum(parts, axis=0) if parts else (np.nan, np.nan)
+        return float(closed / all_of_it), len(parts)
 
 
 @dataclass(frozen=True)

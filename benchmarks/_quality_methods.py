@@ -28,7 +28,8 @@ FOLDS = 5
 class Fitted(Protocol):
     """A classifier after training."""
 
-    classes_: NDArray[Any]
+    @property
+    def classes_(self) -> NDArray[Any]: ...
 
     def predict_proba(self, X: ArrayLike) -> Float: ...
 
@@ -116,7 +117,8 @@ class Calibrated:
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # more passes are no remedy for over-fitting
-            return search.fit(X, y)
+            fitted: Fitted = search.fit(X, y)
+            return fitted
 
 
 def realmlp(X: Float, y: Int, seed: int) -> Fitted:
@@ -135,7 +137,8 @@ def realmlp(X: Float, y: Int, seed: int) -> Fitted:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's advice about loaders and loggers
-        return model.fit(X, y)
+        fitted: Fitted = model.fit(X, y)
+        return fitted
 
 
 @dataclass(frozen=True)

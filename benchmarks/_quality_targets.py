@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +40,7 @@ def _on_generated(board: Board, method: str) -> Iterator[Target]:
         method,
         REFERENCE,
         names,
-        enough=lambda n: n,
+        enough=1.0,
         where="Generated sets",
         wanted=lambda gap: gap.mean < 0 and gap.clear,
         words="clearly lower log loss than",
@@ -62,7 +63,7 @@ def _on_generated(board: Board, method: str) -> Iterator[Target]:
         f"{ratio:.2f} times over {len(known)} sets" if len(known) else "",
         ratio <= 0.8 if len(known) else None,
     )
-    yield _count(board, method, "ensemble", names, enough=lambda n: n - 1, where="Generated sets")
+    yield _count(board, method, "ensemble", names, enough=4 / 5, where="Generated sets")
 
 
 def _on_tables(board: Board, method: str) -> Iterator[Target]:
@@ -74,7 +75,7 @@ def _on_tables(board: Board, method: str) -> Iterator[Target]:
             method,
             other,
             names,
-            enough=lambda n, k=of_eleven: int(np.ceil(k * n / 11)),
+            enough=of_eleven / 11,
             where="Tables",
         )
     yield _count(
@@ -82,7 +83,7 @@ def _on_tables(board: Board, method: str) -> Iterator[Target]:
         method,
         REFERENCE,
         names,
-        enough=lambda n: n,
+        enough=1.0,
         score="accuracy",
         where="Tables",
         wanted=lambda gap: not gap.mean < -np.nan_to_num(gap.error),
@@ -98,15 +99,13 @@ def _on_tables(board: Board, method: str) -> Iterator[Target]:
 
 def _on_wrong_labels(board: Board, method: str) -> Iterator[Target]:
     names, where = board.sets(0.4), "40 % wrong labels"
-    yield _count(
-        board, method, "cleanlab", names, enough=lambda n: int(np.ceil(n / 2)), noise=0.4, where=where
-    )
+    yield _count(board, method, "cleanlab", names, enough=1 / 2, noise=0.4, where=where)
     yield _count(
         board,
         method,
         "cleanlab",
         names,
-        enough=lambda n: n,
+        enough=1.0,
         noise=0.4,
         score="audit_auc",
         where=where,
@@ -121,20 +120,20 @@ def _count(
     other: str,
     names: Sequence[str],
     *,
-    enough: Callable[[int], int],
+    enough: float,
     wanted: Callable[[Gap], bool] = lambda gap: gap.mean < 0,
     score: str = "log_loss",
     words: str = "lower log loss than",
     noise: float = 0.0,
     where: str,
 ) -> Target:
-    """On how many of the sets that both methods have the difference is as wanted."""
+    """On how many of the sets that both methods have the difference is as wanted; `enough` is a share of them."""
     gaps = {name: gap for name in names if (gap := board.gap(score, noise, name, method, other)) is not None}
     text = f"{where}, {LABELS[method]} has {words} {LABELS[other]}"
     if not gaps:
         return Target(text, "", None)
     missed = [name for name, gap in gaps.items() if not wanted(gap)]
-    count, needed = len(gaps) - len(missed), enough(len(gaps))
+    count, needed = len(gaps) - len(missed), math.ceil(enough * len(gaps) - 1e-9)
     found = f"on {count} of {len(gaps)} sets, at least {needed} wanted"
     if missed:
         found += f" (not on {', '.join(missed)})"

@@ -28,6 +28,7 @@ from benchmarks._quality_methods import METHODS, ORACLE, probabilities, suspicio
 from benchmarks._quality_tables import sections
 from selfcal import metrics
 from selfcal._checks import Float, one_of
+from selfcal._locks import locked
 from selfcal.experiments._runner import Results, Row, Unit, run_all_units
 
 KEY = ("set", "noise", "seed", "method")
@@ -161,14 +162,15 @@ def options() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     asked = options().parse_args(arguments)
     kept = Results(asked.json, protocol(asked.scale))
-    forget(kept, asked.again, failed=asked.retry)
-    names = [
-        one_of("--sets", name, sets.sets_in(asked.data)) for name in asked.sets or sets.sets_in(asked.data)
-    ]
+    every = sets.sets_in(asked.data)
+    names = [one_of("--sets", name, every) for name in asked.sets or every]
     units = cells(names, available(asked.methods), asked.noise, asked.seeds)
-    rows = run_all_units(
-        partial(work, asked.data, asked.scale), units, kept, jobs=asked.jobs, title="Quality", key=KEY
-    )
+    with locked(
+        asked.json.with_name(f".{asked.json.name}.lock")
+    ):  # two runs would overwrite each other's cells
+        forget(kept, asked.again, failed=asked.retry)
+        train = partial(work, asked.data, asked.scale)
+        rows = run_all_units(train, units, kept, jobs=asked.jobs, title="Quality", key=KEY)
     for title, body in sections(kept.rows()).items():
         print(f"# {title}\n\n{body}\n")
     failed = sum(row["failed"] is not None for row in rows)

@@ -3,7 +3,7 @@
 What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page or the README is replaced by the
 section of that title of `benchmarks/RESULTS.md`, or, for a title like `reproduction of bo4sc`, by the table of a
 finished `selfcal reproduce` of that name in a folder RUN, whose figures are copied too, or, for a title like
-`Quality: ranks`, by a section worked out from RUN, the JSON file of `benchmarks.quality`.
+`Quality: ranks`, by a section worked out from RUN, a JSON file of `benchmarks.quality`; several are put together.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def sections() -> dict[str, str]:
 def refresh(*runs: Path) -> None:
     """Refresh every page."""
     texts = sections()
-    for run in runs:
-        if run.is_file():
-            texts |= quality(json.loads(run.read_text())["rows"])
-            continue
+    files = [run for run in runs if run.is_file()]
+    if files:
+        texts |= quality([row for file in files for row in json.loads(file.read_text())["rows"]])
+    for run in (run for run in runs if run not in files):
         name = json.loads((run / "results.json").read_text())["settings"]["experiment"]
         texts[f"reproduction of {name}"] = (run / "table.md").read_text()
         for figure in run.glob("*.png"):

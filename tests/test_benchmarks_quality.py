@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import re
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -135,6 +137,25 @@ def test_a_run_goes_on_where_it_stood_and_tries_failures_again(tmp_path, monkeyp
     assert [r["failed"] for r in json.loads(file.read_text())["rows"]] == [None] * 5
     quality.main([*ask, "standard", "--seeds", "1", "--again", "standard"])
     assert fitted == [0, 1, 2, 1, 0]
+
+
+HOLDS = (
+    "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); sys.stdin.read()"
+)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks are of POSIX")
+def test_two_runs_cannot_share_a_file(tmp_path):
+    file, lock = tmp_path / "quality.json", tmp_path / ".quality.json.lock" / ".lock"
+    lock.parent.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        other.stdout.readline()
+        with pytest.raises(ConfigError, match="is in use"):
+            quality.main(["--json", str(file), "--sets", "bac", "--methods", "oracle"])
+        other.stdin.close()
+    assert not file.exists()
 
 
 def test_what_cannot_be_run_here_is_left_out_with_a_line(monkeypatch, capsys):
@@ -304,18 +325,19 @@ def test_targets_say_what_was_not_measured():
     assert "on 1 of 1 sets, at least 1 wanted; 10 more sets are not measured; met" in line
 
 
-def test_the_page_is_made_from_the_file(tmp_path, monkeypatch):
+def test_the_page_is_made_from_the_files(tmp_path, monkeypatch):
     rows = all_rows(0.15)
     rows[3] |= {"failed": "ValueError: a `b`\n| c"}
-    pages, run = tmp_path / "docs", tmp_path / "quality.json"
+    pages, run, other = (tmp_path / name for name in ("docs", "quality.json", "more.json"))
     (pages / "figures").mkdir(parents=True)
     (pages / "results.md").write_text(RESULTS_PAGE)
     (tmp_path / "README.md").write_text(
         "<!-- begin: Quality: headline -->\n<!-- end: Quality: headline -->\n"
     )
-    run.write_text(json.dumps({"settings": quality.protocol(), "rows": rows}))
+    for file, part in ((run, rows[:100]), (other, rows[100:])):
+        file.write_text(json.dumps({"settings": quality.protocol(), "rows": part}))
     monkeypatch.setattr(refresh, "HERE", pages)
-    refresh.refresh(run)
+    refresh.refresh(run, other)
     page = (pages / "results.md").read_text()
     assert "Not measured" not in page
     assert "`ValueError: a 'b' | c`" in page
