@@ -98,7 +98,8 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_work(tmp_path, mark
     assert not marks.exists()
 
 
-def test_interruption_ends_at_once(tmp_path, marks, monkeypatch):
+@pytest.mark.parametrize("kill", ["interrupted", "killed"])
+def test_the_workers_end_with_the_run(kill, tmp_path, marks, monkeypatch):
     monkeypatch.setenv("SELFCAL_SLOW", "60")
     script = (
         "from pathlib import Path\n"
@@ -110,12 +111,21 @@ def test_interruption_ends_at_once(tmp_path, marks, monkeypatch):
     (tmp_path / "run.py").write_text(script)
     running = subprocess.Popen(
         [sys.executable, tmp_path / "run.py"],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
     while not (marks.exists() and len(marks.read_text().split()) == 2) and time.monotonic() < deadline:
         time.sleep(0.1)
-    os.killpg(running.pid, signal.SIGINT)
+    assert len(marks.read_text().split()) == 2
+    if kill == "interrupted":
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    else:
+        running.kill()
     assert running.wait(timeout=20) != 0
+    deadline = time.monotonic() + 20
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(running.pid, 0)
+            time.sleep(0.1)
