@@ -76,10 +76,12 @@ class Board:
         differences = [one[seed] - two[seed] for seed in sorted(one.keys() & two.keys())]
         return Gap(*mean_and_error(differences), len(differences)) if differences else None
 
-    def share_closed(self, noise: float, names: Sequence[str], method: str) -> tuple[float, int]:
-        """How much of the reference's distance to Bayes a method closes in log loss, on the mean of these sets.
+    def share_closed(
+        self, noise: float, names: Sequence[str], method: str, other: str = REFERENCE
+    ) -> tuple[float, int]:
+        """How much of another's distance to Bayes a method closes in log loss, on the mean of these sets.
 
-        `sum (L_reference - L_method) / sum (L_reference - L_Bayes)` over the sets where all are known.
+        `sum (L_other - L_method) / sum (L_other - L_Bayes)` over the sets where all are known.
 
         Returns:
             The share and the number of those sets; NaN and 0 if there are none.
@@ -87,8 +89,8 @@ class Board:
         parts = [
             (gain.mean, distance.mean)
             for name in names
-            if (gain := self.gap("log_loss", noise, name, REFERENCE, method)) is not None
-            and (distance := self.gap("log_loss", noise, name, REFERENCE, ORACLE)) is not None
+            if (gain := self.gap("log_loss", noise, name, other, method)) is not None
+            and (distance := self.gap("log_loss", noise, name, other, ORACLE)) is not None
         ]
         closed, all_of_it = np.sum(parts, axis=0) if parts else (np.nan, np.nan)
         return float(closed / all_of_it), len(parts)

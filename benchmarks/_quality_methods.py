@@ -178,10 +178,10 @@ class _Audited:
         return self.suspicion
 
 
-ORACLE, REFERENCE, AUTO = "oracle", "temperature", "auto"
+ORACLE, PLAIN, REFERENCE, AUTO = "oracle", "standard", "temperature", "auto"
 
 METHODS: dict[str, Method] = {
-    "standard": ours("early-stopped", "standard"),
+    PLAIN: ours("early-stopped", "standard"),
     REFERENCE: ours("early-stopped + temperature", "temperature"),
     "isotonic": ours("early-stopped + isotonic", "isotonic"),
     "ensemble": ours(f"deep ensemble of {FOLDS} + temperature", "ensemble"),

@@ -252,6 +252,7 @@ def test_the_share_closed_is_that_of_the_mean_over_sets():
         2,
     )
     assert board.share_closed(0.0, ["spiral-2.5"], "auto")[1] == 0
+    assert board.share_closed(0.0, ["bac"], "temperature", "auto") == (pytest.approx(-1.0), 1)
 
 
 def test_critical_differences_are_those_of_the_paper():
@@ -312,7 +313,7 @@ def all_rows(gain):
 @pytest.mark.parametrize(("gain", "met"), [(0.15, True), (-0.15, False)])
 def test_targets_follow_the_numbers(gain, met):
     found = targets(Board(all_rows(gain)))
-    assert len(found) == 13
+    assert len(found) == 16
     assert {target.met for target in found} == {met}
     assert all(("met" if met else "missed") in str(target) for target in found)
 
