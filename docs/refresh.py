@@ -1,9 +1,11 @@
 """Put measured numbers into the docs: ``python -m docs.refresh [RUN ...]``.
 
-What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` is replaced by the section of that title
-of `benchmarks/RESULTS.md`, or, for a title like `reproduction of bo4sc`, by the table of a finished
-`selfcal reproduce` of that name in a folder RUN, whose figures are copied too. If a RUN is a file, it is the table of
-the Pima diabetes data, and titles like `output of selfcal inspect diabetes` are replaced by what that command prints.
+What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page or the README is replaced by the
+section of that title of `benchmarks/RESULTS.md`. Some titles ask for a RUN:
+
+- `reproduction of bo4sc`: the folder of a finished `selfcal reproduce` of that name, whose figures are copied too;
+- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are put together;
+- `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from docs.outputs import outputs
+from selfcal.plots import save_figure
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "RESULTS.md"
@@ -32,11 +36,15 @@ def sections() -> dict[str, str]:
 def refresh(*runs: Path) -> None:
     """Refresh every page."""
     texts = sections()
-    pages = {page: page.read_text() for page in HERE.glob("*.md")}
-    for run in runs:
-        if run.is_file():
-            texts |= outputs((found[1] for text in pages.values() for found in MARKED.findall(text)), run)
-            continue
+    readme = HERE.parent / "README.md"
+    pages = {page: page.read_text() for page in [*HERE.glob("*.md"), *[readme] * readme.exists()]}
+    files = [run for run in runs if run.is_file()]
+    measured = [file for file in files if file.suffix == ".json"]
+    if measured:
+        texts |= quality([row for file in measured for row in json.loads(file.read_text())["rows"]])
+    for table in (file for file in files if file not in measured):
+        texts |= outputs((found[1] for text in pages.values() for found in MARKED.findall(text)), table)
+    for run in (run for run in runs if run not in files):
         name = json.loads((run / "results.json").read_text())["settings"]["experiment"]
         texts[f"reproduction of {name}"] = (run / "table.md").read_text()
         for figure in run.glob("*.png"):
@@ -48,6 +56,17 @@ def refresh(*runs: Path) -> None:
                 text,
             )
         )
+
+
+def quality(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """The sections of the quality benchmark; its picture is drawn, too."""
+    from benchmarks import _quality_tables as tables
+
+    figure = tables.picture(rows)
+    if figure is not None:
+        save_figure(figure, HERE / "figures" / tables.PICTURE)
+        (HERE / "figures" / f"{tables.PICTURE}.svg").unlink()  # the pages show the other
+    return tables.sections(rows)
 
 
 if __name__ == "__main__":

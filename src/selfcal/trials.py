@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -17,7 +16,7 @@ from scipy.special import stdtrit
 
 from selfcal import _checks
 from selfcal.errors import ConfigError, TrainingError
-from selfcal.experiments._runner import Results, Row, Unit, run_units
+from selfcal.experiments._runner import Results, Row, Unit, run_all_units
 from selfcal.table_model import HELD_OUT, TableModel
 from selfcal.tables import read_table
 
@@ -106,22 +105,7 @@ def run_trials(
     kept = Results(results, task.identity())
     units = list(product([c.name for c in candidates], range(seeds)))
     work = partial(_work, task, {c.name: c for c in candidates})
-    run = partial(run_units, work, results=kept, title=title, key=("name", "seed"))
-    try:
-        return run(units, jobs=jobs)
-    except BrokenProcessPool:  # one trial took its process down; alone, it harms no other
-        for unit in units:
-            try:
-                run([unit], jobs=1)
-            except BrokenProcessPool:
-                name, seed = unit
-                failed = {
-                    "name": name,
-                    "seed": seed,
-                    "failed": "The process died, perhaps for want of memory.",
-                }
-                kept.write([*kept.rows(), failed])
-        return run(units, jobs=1)
+    return run_all_units(work, units, kept, jobs=jobs, title=title, key=("name", "seed"))
 
 
 def _work(task: Task, candidates: Mapping[str, Candidate], unit: Unit) -> list[Row]:

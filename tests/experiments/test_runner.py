@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from selfcal.errors import ConfigError, DataError, OutputError
-from selfcal.experiments._runner import Results, run_units
+from selfcal.experiments._runner import Results, run_all_units, run_units
 
 UNITS = [("a", 0), ("b", 0), ("a", 1)]
 
@@ -20,6 +20,8 @@ def work(unit):
     with open(os.environ["SELFCAL_MARKS"], "a") as marks:
         marks.write(f"{name}{seed}\n")
     time.sleep(float(os.environ.get("SELFCAL_SLOW", "0")))
+    if os.environ.get("SELFCAL_DIE") == f"{name}{seed}":
+        os.kill(os.getpid(), signal.SIGKILL)
     if os.environ.get("SELFCAL_FAIL") == f"{name}{seed}":
         raise RuntimeError("pulled the plug")
     return [{"dataset": name, "seed": seed, "method": m, "value": len(name) + seed} for m in ("x", "y")]
@@ -47,6 +49,17 @@ def test_finished_units_are_not_run_again(tmp_path, marks, monkeypatch):
     assert results.path.stat().st_mtime_ns == stamp
     assert again == rows
     assert len(marks.read_text().split()) == 4
+
+
+def test_a_unit_that_kills_its_process_harms_no_other(tmp_path, marks, monkeypatch):
+    results = Results(tmp_path / "results.json", {})
+    monkeypatch.setenv("SELFCAL_DIE", "b0")
+    rows = run_all_units(work, UNITS, results, jobs=2, title="Test", key=("dataset", "seed"))
+    assert [(r["dataset"], r["seed"]) for r in rows] == [("a", 0), ("a", 0), ("b", 0), ("a", 1), ("a", 1)]
+    assert "process died" in rows[2]["failed"]
+    assert results.rows() != []
+    monkeypatch.delenv("SELFCAL_DIE")
+    assert run_all_units(work, UNITS, results, jobs=1, title="Test", key=("dataset", "seed")) == rows
 
 
 def test_asking_for_less_gives_less(tmp_path, marks):
@@ -85,7 +98,8 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_work(tmp_path, mark
     assert not marks.exists()
 
 
-def test_interruption_ends_at_once(tmp_path, marks, monkeypatch):
+@pytest.mark.parametrize("kill", ["interrupted", "killed"])
+def test_the_workers_end_with_the_run(kill, tmp_path, marks, monkeypatch):
     monkeypatch.setenv("SELFCAL_SLOW", "60")
     script = (
         "from pathlib import Path\n"
@@ -97,12 +111,29 @@ def test_interruption_ends_at_once(tmp_path, marks, monkeypatch):
     (tmp_path / "run.py").write_text(script)
     running = subprocess.Popen(
         [sys.executable, tmp_path / "run.py"],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 60
     while not (marks.exists() and len(marks.read_text().split()) == 2) and time.monotonic() < deadline:
         time.sleep(0.1)
-    os.killpg(running.pid, signal.SIGINT)
+    assert len(marks.read_text().split()) == 2
+    if kill == "interrupted":
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    else:
+        running.kill()
     assert running.wait(timeout=20) != 0
+    deadline = time.monotonic() + 20
+    while alive(running.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not alive(running.pid)
+
+
+def alive(group):
+    """Whether any process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import multiprocessing
 import operator
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,6 +104,45 @@ def run_units(
     return sorted(wanted, key=lambda row: place[unit_of(row)])
 
 
+def run_all_units(
+    work: Callable[[Unit], list[Row]],
+    units: Sequence[Unit],
+    results: Results,
+    *,
+    jobs: int,
+    title: str,
+    key: Sequence[str],
+) -> list[Row]:
+    """Like `run_units`, but a unit that takes its process down becomes a row that says so in `failed`."""
+
+    def run(some: Sequence[Unit], jobs: int) -> list[Row]:
+        return run_units(work, some, results, jobs=jobs, title=title, key=key)
+
+    try:
+        return run(units, jobs)
+    except BrokenProcessPool:  # alone, the one that died harms no other
+        for unit in units:
+            try:
+                run([unit], 1)
+            except BrokenProcessPool:
+                died = {"failed": "The process died, perhaps for want of memory."}
+                results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
+        return run(units, 1)
+
+
 def _pool(jobs: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads, initargs=(1,))
+    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker)
+
+
+def _prepare_worker() -> None:
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

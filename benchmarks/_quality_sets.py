@@ -1,0 +1,162 @@
+"""What the methods are judged on: generated sets, tables and small images, with clean or wrong training labels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from selfcal import datasets
+from selfcal._checks import Float, Int, one_of
+from selfcal.datasets import load_images, stratified_split
+from selfcal.errors import ConfigError
+from selfcal.inference import infer_schema
+from selfcal.preprocessing import Preprocessor
+from selfcal.tables import read_table
+from selfcal.target import read_target
+
+TRAINING_ROWS, TEST_ROWS, TEST_SEED = 1000, 100_000, 1_000_003
+MOST_TABLE_ROWS, TABLE_TRAINING_SHARE = 5000, 0.6
+IMAGES, IMAGE_FILE, IMAGE_TRAINING_ROWS, IMAGE_TEST_ROWS = "fashion-mnist", "fashion_mnist.npz", 2000, 5000
+NOISE_SEED = 7_000_003
+"""Added to the seed of a cell, so that the rows with wrong labels do not depend on how the rows were drawn."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Numbers of about unit size and class codes to learn from, and rows to be judged on.
+
+    Attributes:
+        X: Training rows.
+        y: Their labels, some of them wrong in a noisy variant.
+        X_test: Rows to judge on.
+        y_test: Their true labels.
+        n_classes: How many classes there are.
+        posterior: The true probabilities of the test rows, where they are known.
+        wrong: Which training labels were changed.
+    """
+
+    X: Float
+    y: Int
+    X_test: Float
+    y_test: Int
+    n_classes: int
+    posterior: Float | None
+    wrong: NDArray[np.bool_]
+
+    def with_wrong_labels(self, share: float, seed: int) -> Task:
+        """Give that share of the training rows another label, all others being equally likely."""
+        rng = np.random.default_rng(NOISE_SEED + seed)
+        rows = rng.permutation(len(self.y))[: round(share * len(self.y))]
+        y, wrong = self.y.copy(), np.zeros(len(self.y), dtype=bool)
+        y[rows] = (y[rows] + rng.integers(1, self.n_classes, len(rows))) % self.n_classes
+        wrong[rows] = True
+        return replace(self, y=y, wrong=wrong)
+
+
+def generated_sets() -> list[str]:
+    """The sets whose posterior is known."""
+    return list(datasets.paper_datasets())
+
+
+def sets_in(folder: Path | None) -> list[str]:
+    """The generated sets, and what lies in the folder."""
+    if folder is None:
+        return generated_sets()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"--data must be a folder with tab_NAME.csv.gz and {IMAGE_FILE}; there is no {folder}."
+        )
+    tables = sorted(path.name[len("tab_") : -len(".csv.gz")] for path in folder.glob("tab_*.csv.gz"))
+    return [*generated_sets(), *tables, *[IMAGES] * (folder / IMAGE_FILE).exists()]
+
+
+def kind_of(name: str) -> str:
+    """Whether a set is "generated", a "table" or "images"."""
+    if name in generated_sets():
+        return "generated"
+    return "images" if name == IMAGES else "table"
+
+
+def load(name: str, seed: int, noise: float, folder: Path | None, scale: float = 1.0) -> Task:
+    """The task of one set, seed and share of wrong labels; the same for every method.
+
+    Args:
+        name: One of `sets_in(folder)`.
+        seed: Which rows are trained on, and which labels are wrong.
+        noise: The share of training labels that are wrong.
+        folder: Where tables and images lie.
+        scale: The share of training and test rows to use; less than one only tries things out.
+    """
+    one_of("set", name, sets_in(folder))
+    makers: dict[str, Callable[[], Task]] = {
+        "generated": lambda: _generated(name, seed, scale),
+        "table": lambda: _table(_in(folder, f"tab_{name}.csv.gz"), seed, scale),
+        "images": lambda: _images(_in(folder, IMAGE_FILE).parent, seed, scale),
+    }
+    task = makers[kind_of(name)]()
+    return task.with_wrong_labels(noise, seed) if noise else task
+
+
+def _in(folder: Path | None, file: str) -> Path:
+    assert folder is not None  # otherwise the set would be unknown
+    return folder / file
+
+
+def _task(train: tuple[Float, Int], test: tuple[Float, Int], posterior: Float | None = None) -> Task:
+    n_classes = int(max(train[1].max(), test[1].max())) + 1
+    return Task(*train, *test, n_classes, posterior, np.zeros(len(train[1]), dtype=bool))
+
+
+def _generated(name: str, seed: int, scale: float) -> Task:
+    X, y = datasets.paper_datasets()[name].sample(round(scale * TRAINING_ROWS), seed=seed)
+    X_test, y_test, posterior = _judged(name, round(scale * TEST_ROWS))
+    mean, spread = X.mean(axis=0), X.std(axis=0)
+    return _task(((X - mean) / spread, y), ((X_test - mean) / spread, y_test), posterior)
+
+
+@functools.cache
+def _judged(name: str, rows: int) -> tuple[Float, Int, Float]:
+    source = datasets.paper_datasets()[name]
+    X, y = source.sample(rows, seed=TEST_SEED)
+    return X, y, source.posterior(X)
+
+
+def _table(path: Path, seed: int, scale: float) -> Task:
+    table, codes = _read(path)
+    most = min(len(codes), round(scale * MOST_TABLE_ROWS))
+    (kept,) = stratified_split(codes, (most,), seed=seed)
+    train, test = (
+        kept[part]
+        for part in stratified_split(codes[kept], (TABLE_TRAINING_SHARE, 1 - TABLE_TRAINING_SHARE), seed)
+    )
+    numbers = Preprocessor().fit(table[train], infer_schema(table[train]))
+    return _task(
+        (numbers.transform(table[train]), codes[train]), (numbers.transform(table[test]), codes[test])
+    )
+
+
+@functools.cache
+def _read(path: Path) -> tuple[pl.DataFrame, Int]:
+    table = read_table(str(path))
+    target = table.columns[-1]
+    return table.drop(target), read_target(table, target).codes
+
+
+def _images(folder: Path, seed: int, scale: float) -> Task:
+    images = load_images(IMAGES, folder)
+    parts = []
+    for pixels, labels, size in (
+        (images.x_train, images.y_train, IMAGE_TRAINING_ROWS),
+        (images.x_test, images.y_test, IMAGE_TEST_ROWS),
+    ):
+        (rows,) = stratified_split(labels, (round(scale * size),), seed=seed)
+        parts.append((pixels[rows].reshape(len(rows), -1).astype(np.float64) / 255, labels[rows]))
+    (X, y), (X_test, y_test) = parts
+    mean, spread = X.mean(), X.std()  # one scale for all pixels: those at the rim hardly vary
+    return _task(((X - mean) / spread, y), ((X_test - mean) / spread, y_test))
