@@ -59,28 +59,38 @@ def transition_matrix(probs: Float, given: Int) -> Float:
 
 
 def explained(probs: Float, given: Int, T: Float) -> Float:
-    """Estimate the posterior of the true class, so that the noise T makes the given labels of it.
+    """Estimate the posterior of the true class, so that the noise T makes the given labels of it."""
+    return undone(probs, *undoing(probs, given, T))
 
-    A share s of the noise is taken out of the probabilities, and the rest is sharpened,
 
-        p* = softmax(β log(q ((1 - s) I + s T)⁻¹)),
+def undoing(probs: Float, given: Int, T: Float) -> tuple[Float, float]:
+    """Find the matrix M and the power β with which `undone` explains the given labels best.
 
+    A share s of the noise is taken out of the probabilities, ``M = ((1 - s) I + s T)⁻¹``, and the rest is sharpened,
     with s and β of largest likelihood: a model that has learned the noise needs s = 1, β = 1; one that cannot
     express it, such as a linear one, needs a larger β.
     """
-    best_loss, best = np.inf, probs
+    best_loss = np.inf
+    best: tuple[Float, float] = np.eye(len(T)), 1.0
     for share in SHARES:
-        undone = probs @ np.linalg.inv((1 - share) * np.eye(len(T)) + share * T)
-        logs = np.log((undone + np.sqrt(undone**2 + 4 * SOFT**2)) / 2)
+        matrix = np.linalg.inv((1 - share) * np.eye(len(T)) + share * T).astype(np.float64)
 
-        def loss(log_power: float, logs: Float = logs) -> float:
-            foretold = np.einsum("nk,kn->n", softmax(np.exp(log_power) * logs, axis=1), T[:, given])
+        def loss(log_power: float, matrix: Float = matrix) -> float:
+            foretold = np.einsum("nk,kn->n", undone(probs, matrix, float(np.exp(log_power))), T[:, given])
             return float(-np.log(np.maximum(foretold, 1e-300)).mean())
 
         found = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02})
         if found.fun < best_loss:
-            best_loss, best = float(found.fun), softmax(np.exp(found.x) * logs, axis=1)
+            best_loss, best = float(found.fun), (matrix, float(np.exp(found.x)))
     return best
+
+
+def undone(probs: Float, matrix: Float, power: float) -> Float:
+    """Return ``p* = softmax(β log (p M)₊)``, where what is not positive becomes a little so."""
+    shares = probs @ matrix
+    logs = np.log((shares + np.sqrt(shares**2 + 4 * SOFT**2)) / 2)
+    true: Float = softmax(power * logs, axis=1)
+    return true
 
 
 def _recalibrated(probs: Float, given: Int) -> Float:

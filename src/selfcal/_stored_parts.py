@@ -20,7 +20,7 @@ from selfcal.calibrators._base import LogitCalibrator
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
 from selfcal.interfaces import Calibrator
 from selfcal.problem import forward_in_blocks
-from selfcal.teams import Committee
+from selfcal.teams import Committee, Denoised
 
 NETWORKS = ("mlp", "tabular", "resnet18", "resnet50", "vgg16")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
@@ -117,6 +117,9 @@ def weights_of(module: nn.Module) -> Tensors:
 
 def network_parts(module: nn.Module) -> Values | None:
     """How to make the network again: name and arguments, or those of each member; None if selfcal did not make it."""
+    if isinstance(module, Denoised):
+        inside = network_parts(module.network)
+        return None if inside is None else {"denoised": inside}
     if isinstance(module, Committee):
         members = [network_parts(member) for member in module.members]
         return None if None in members else {"members": members}
@@ -130,18 +133,28 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
     It is built without memory first: what a file says must fit the weights it has before anything is made.
     """
     with torch.device("meta"):
-        if "members" in stored:
-            members = field(stored, "members", list)
-            _check_number(len(members), weights)
-            module: nn.Module = Committee([_network(member, sizes, weights)(*sizes) for member in members])
-        else:
-            module = _network(stored, sizes, weights)(*sizes)
+        module = _described(stored, sizes, weights)
     _check_fit(module, weights)
     return _filled(module.to_empty(device="cpu"), weights)
 
 
+def _described(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
+    if "denoised" in stored:
+        return Denoised(_committee(field(stored, "denoised", dict), sizes, weights), n_classes=sizes[1])
+    return _committee(stored, sizes, weights)
+
+
+def _committee(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
+    if "members" not in stored:
+        return _network(stored, sizes, weights)(*sizes)
+    members = field(stored, "members", list)
+    _check_number(len(members), weights)
+    return Committee([_network(member, sizes, weights)(*sizes) for member in members])
+
+
 def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network:
     """The function that makes such a network, or any member of a committee: one function has made them all."""
+    stored = stored.get("denoised", stored)
     return _network(stored["members"][0] if "members" in stored else stored, sizes, weights)
 
 

@@ -21,12 +21,13 @@ from torch import Tensor, nn
 from selfcal import _checks, models, recipes
 from selfcal._checks import Float, Int
 from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
+from selfcal._label_noise import undoing
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Candidate, Recipe
-from selfcal.label_audit import LabelAudit, audit_labels
+from selfcal.label_audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.own_network import own_network
@@ -35,6 +36,7 @@ from selfcal.racing import expected_seconds, mean_loss, race
 from selfcal.storage import Storable
 from selfcal.team_settings import TeamSettings
 from selfcal.team_training import Rows
+from selfcal.teams import Denoised
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 RATE = 0.005
@@ -89,6 +91,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         validation_fraction: Share of the rows kept back from training when no validation data is given.
         patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
             improvement before training stops; None never stops.
+        noisy_labels: Say so if labels given to `fit` may be wrong and the true ones are wanted: what a method that
+            trains several networks says is then cleared of the noise that `suspect_labels` estimates. Judged by
+            labels that are wrong as often, such answers look too sure.
         n_networks: 1 has the networks of a method that trains several taught to a single one, which answers many
             times faster; `distilled_` tells what that costs. None keeps them all.
         time_budget: Seconds that a race between several kinds of network may take.
@@ -138,6 +143,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         early_stopping: bool = True,
         validation_fraction: float = 0.3,
         patience: int | None = 10,
+        noisy_labels: bool = False,
         n_networks: int | None = None,
         time_budget: float = 60.0,
         standardize: bool = True,
@@ -154,6 +160,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.noisy_labels = noisy_labels
         self.n_networks = n_networks
         self.time_budget = time_budget
         self.standardize = standardize
@@ -274,6 +281,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
                 "log_loss": float(taught.history.selection_loss.min()),
                 "taught_by": mean_loss(won.probs[unseen], codes[unseen], None),
             }
+        if self.noisy_labels:
+            self.module_ = self._denoised(self.module_)
+
+    def _denoised(self, network: nn.Module) -> Denoised:
+        """The network, cleared of the noise in the labels it was taught by."""
+        matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
+        return Denoised(network, torch.from_numpy(matrix).float(), power).eval()
 
     def _team_settings(self, seed: int) -> TeamSettings:
         return TeamSettings(
@@ -367,15 +381,19 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             >>> bool((worst < 30).mean() > 0.7)
             True
         """
-        check_is_fitted(self)
         if not hasattr(self, "out_of_fold_"):
+            check_is_fitted(self)
             raise ConfigError(
                 "suspect_labels needs what networks say about rows they were not trained on: fit with method='auto' "
                 "or 'crossfit', and ask before the classifier is stored."
             )
-        certain = np.eye(len(self.classes_))[self._codes]  # of a row that all networks know, nobody can tell
-        probs = np.where(np.isnan(self.out_of_fold_), certain, self.out_of_fold_)
-        return audit_labels(probs, self._codes, false_alarms=false_alarms)
+        return audit_labels(self._known_out_of_fold(), self._codes, false_alarms=false_alarms)
+
+    def _known_out_of_fold(self) -> Float:
+        """What was said out of fold; of a row that all networks know, nobody can tell, so its label is believed."""
+        certain = np.eye(len(self.classes_))[self._codes]
+        probs: Float = np.where(np.isnan(self.out_of_fold_), certain, self.out_of_fold_).clip(SMALLEST)
+        return probs / probs.sum(axis=1, keepdims=True)
 
     def _recipe(self) -> Recipe:
         if isinstance(self.method, Recipe):
@@ -393,7 +411,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             ) from None
 
     def _check_settings(self) -> None:
-        for name in ("early_stopping", "standardize"):
+        for name in ("early_stopping", "noisy_labels", "standardize"):
             _checks.boolean(name, getattr(self, name))
         if self.learning_rate is not None:
             _checks.in_range("learning_rate", self.learning_rate, 0, open_low=True)
@@ -404,11 +422,12 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             _checks.positive_int("patience, if not None,", self.patience)
         if self.n_networks not in (None, 1):
             raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
-        if self.n_networks is not None and not self.validates_in_turn:
-            raise ConfigError(
-                f"n_networks is for methods that train several networks, such as 'auto'; got it with "
-                f"{self._recipe().name!r}."
-            )
+        for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
+            if asked and not self.validates_in_turn:
+                raise ConfigError(
+                    f"{name} is for methods that train several networks, such as 'auto'; got it with "
+                    f"{self._recipe().name!r}."
+                )
         if self.batch_size is not None and self.batch_size != "auto":
             _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
         if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._checks import in_range, same_length
+from selfcal._label_noise import SOFT
 from selfcal.errors import ConfigError
 
 
@@ -102,3 +103,40 @@ class Committee(nn.Module):
             )
         ]
         return torch.stack(votes).logsumexp(dim=0)
+
+
+class Denoised(nn.Module):
+    """What a network says about the true class, after it was taught by labels of which some were wrong.
+
+    With p its probabilities, the answer is ``β log (p M)₊``: the matrix M takes the noise out of them and the power β
+    sharpens what is left; what is not positive becomes a little so.
+
+    Args:
+        network: The network.
+        matrix: M; by default it changes nothing.
+        power: β.
+        n_classes: How many classes, if there is no matrix.
+
+    Example:
+        >>> network = torch.nn.Linear(1, 2)
+        >>> _ = network.load_state_dict({"weight": torch.zeros(2, 1), "bias": torch.tensor([0.7, 0.3]).log()})
+        >>> matrix = torch.tensor([[0.7, 0.3], [0.3, 0.7]]).inverse()
+        >>> Denoised(network, matrix)(torch.ones(1, 1)).softmax(dim=1).round(decimals=2)
+        tensor([[1., 0.]], grad_fn=<RoundBackward1>)
+    """
+
+    matrix: Tensor
+    power: Tensor
+
+    def __init__(
+        self, network: nn.Module, matrix: Tensor | None = None, power: float = 1.0, *, n_classes: int = 2
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("matrix", torch.eye(n_classes) if matrix is None else matrix)
+        self.register_buffer("power", torch.tensor(power))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits of the true class."""
+        shares = self.network(x).softmax(dim=1) @ self.matrix
+        return self.power * ((shares + (shares.square() + 4 * SOFT**2).sqrt()) / 2).log()
