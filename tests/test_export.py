@@ -70,6 +70,15 @@ def test_the_formulas_before_they_are_written(method, n_classes):
 
 
 @with_extra
+@pytest.mark.parametrize("kind", ["tabular", "periodic", None], ids=str)
+def test_committees(tmp_path, kind):
+    """Encodings, weights and temperatures are all in the file."""
+    model = fitted("auto" if kind is None else "crossfit", network=kind, hidden=(8,))
+    path = to_onnx(model, tmp_path / "model.onnx")
+    np.testing.assert_allclose(run(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
+
+
+@with_extra
 def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
     def network(n_features, n_classes):
         return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))

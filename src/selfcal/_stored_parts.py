@@ -137,7 +137,7 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
         else:
             module = _network(stored, sizes, weights)(*sizes)
     _check_fit(module, weights)
-    return _filled(module.to_empty(device="cpu"), weights)
+    return _filled(module, weights, assign=True)
 
 
 def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network:
@@ -152,7 +152,7 @@ def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
     if name not in NETWORKS:
         raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {name[:40]!r}.")
     known = inspect.signature(getattr(models, name)).parameters
-    longest = {str: LONGEST_WORD, list: max(len(weights), *sizes)}
+    longest: dict[type, int] = {str: LONGEST_WORD, list: max(len(weights), *sizes)}
     for argument, value in arguments.items():
         short = type(value) in longest and len(value) <= longest[type(value)]
         if argument not in known or not (short or type(value) in (int, float, type(None))):
@@ -209,10 +209,11 @@ def _check_fit(module: nn.Module, weights: Tensors) -> None:
         )
 
 
-def _filled(module: nn.Module, weights: Tensors) -> nn.Module:
+def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.Module:
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
         raise ModelFormatError(f"The network must have no NaN; {damaged[0]!r} has.")
-    module.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
+    values = {name: torch.tensor(array) for name, array in weights.items()}
+    module.load_state_dict(values, assign=assign)
     return module
 
 
