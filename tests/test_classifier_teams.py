@@ -85,7 +85,7 @@ class TestContract:
         assert np.mean(heavy.predict(X) == 0) > np.mean(fitted[method].predict(X) == 0)
 
     def test_what_was_tried(self, fitted, data, method):
-        model, (_, y) = fitted[method], data
+        model, y = fitted[method], data[1]
         first, *others = model.selection_
         assert sum(record["weight"] for record in model.selection_) == pytest.approx(1)
         assert all(record["weight"] <= first["weight"] for record in others)
@@ -139,7 +139,7 @@ class TestContract:
 
             def watch(step):
                 if len(teams) == (2 if method == "auto" else 1):
-                    raise Interrupted("enough")
+                    raise Interrupted("enough", 2)
 
             return train_team(*args, **settings, watch=watch, checkpoint_seconds=0)
 

@@ -17,7 +17,9 @@ from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
 from selfcal.interfaces import Hypergradient
 from selfcal.models import mlp
 from selfcal.optimizers import SGD, Adam
+from selfcal.run import BestState
 from selfcal.step import MAX_SKIPPED_IN_A_ROW
+from selfcal.teams import Team
 
 
 def blobs(n, seed):
@@ -457,3 +459,47 @@ def test_watch_is_called_at_every_look_and_after_the_last_step():
         watch=lambda step: seen.append(step.count),
     )
     assert seen == [10, 20, 25]
+
+
+def test_out_of_time_stops_at_the_next_look_and_keeps_the_best():
+    result = fit(recipes.standard(), max_seconds=1e-9, evaluate_every=7)
+    assert (result.status, result.n_steps, result.best_step) == ("out of time", 7, 7)
+
+
+def test_time_that_is_enough_changes_nothing():
+    quick, plain = (fit(recipes.standard(), max_steps=20, max_seconds=limit) for limit in (1e9, math.inf))
+    assert quick.status == plain.status == "ran to the end"
+    assert all(
+        torch.equal(a, b) for a, b in zip(quick.module.parameters(), plain.module.parameters(), strict=True)
+    )
+
+
+def test_a_run_that_has_ended_is_not_out_of_time():
+    assert fit(recipes.standard(), max_steps=7, evaluate_every=7, max_seconds=1e-9).status == "ran to the end"
+
+
+def test_best_states_of_a_team_survive_a_checkpoint():
+    """Each network's best state, and how long it has waited, come back as they were."""
+    step = BilevelStep(Team([network(0), network(1)]), Adam(lr=0.1), recipes.bo4sc(), n_train=120)
+    best = BestState(step)
+    start = [theta for theta, _ in step.problem.read_members()]
+    best.consider(step, [1.0, 1.0])
+    step.problem.write(step.problem.read() + 1)
+    best.consider(step, [0.5, 2.0])
+    best.consider(step, [0.6, 3.0])
+    again = BestState(step)
+    again.load_state(best.state(), step.device)
+    step.problem.write(torch.zeros_like(step.problem.read()))
+    assert again.rounds_without_gain == best.rounds_without_gain == 1
+    again.restore(step)
+    first, second = (theta for theta, _ in step.problem.read_members())
+    assert torch.equal(first, start[0] + 1)
+    assert torch.equal(second, start[1])
+
+
+def test_one_network_of_a_team_that_never_had_a_finite_loss_is_an_error():
+    step = BilevelStep(Team([network(0), network(1)]), Adam(lr=0.1), recipes.standard(), n_train=120)
+    best = BestState(step)
+    best.consider(step, [1.0, math.nan])
+    with pytest.raises(TrainingError, match="never finite"):
+        best.restore(step)

@@ -7,8 +7,19 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
+from selfcal.encodings import Periodic, PiecewiseLinear
 from selfcal.errors import ConfigError
-from selfcal.models import mlp, resnet18, resnet50, vgg16
+from selfcal.models import (
+    FOR_TABLES,
+    for_table,
+    mlp,
+    origin,
+    resnet18,
+    resnet50,
+    spread_columns,
+    tabular,
+    vgg16,
+)
 
 IMAGE_NETWORKS = pytest.mark.parametrize("network", [resnet18, resnet50, vgg16])
 
@@ -27,6 +38,53 @@ def test_no_hidden_layer_is_logistic_regression():
 def test_bad_settings(settings):
     with pytest.raises(ConfigError):
         mlp(3, 2, **settings)
+
+
+ROWS = torch.cat([torch.randn(40, 2), (torch.arange(40) % 2)[:, None]], dim=1)
+"""Two columns of numbers, and one of two values."""
+
+
+class TestForTables:
+    @pytest.mark.parametrize("kind", FOR_TABLES)
+    @pytest.mark.parametrize("hidden", [None, (5,), ()])
+    def test_every_kind_gives_logits_and_knows_its_origin(self, kind, hidden):
+        module = for_table(kind, ROWS, 4, hidden=hidden)
+        assert module(ROWS).shape == (40, 4)
+        assert origin(module) is not None
+        widths = [part.out_features for part in module if isinstance(part, nn.Linear)]
+        usual = {"mlp": [64, 64], "tabular": [128, 128], "periodic": [128, 128]}
+        expected = usual[kind] if hidden is None and kind in usual else list(hidden or ())
+        assert widths == [*([] if kind in ("linear", "additive") else expected), 4]
+
+    @pytest.mark.parametrize("kind", FOR_TABLES)
+    def test_rows_with_nothing_to_spread(self, kind):
+        assert for_table(kind, torch.zeros(10, 2), 3)(torch.ones(5, 2)).isfinite().all()
+
+    @pytest.mark.parametrize(
+        ("kind", "encoding"),
+        [("additive", PiecewiseLinear), ("tabular", PiecewiseLinear), ("periodic", Periodic)],
+    )
+    def test_columns_of_two_values_are_not_spread(self, kind, encoding):
+        first = for_table(kind, ROWS, 4)[0]
+        assert type(first) is encoding
+        assert first.columns == spread_columns(ROWS) == [0, 1]
+
+    def test_bins_are_placed_before_training(self):
+        assert for_table("tabular", ROWS, 4)[0].lower.isfinite().any()
+
+    def test_effects_of_columns_add_up(self):
+        module = for_table("additive", ROWS, 4)
+        a, b = torch.tensor([[0.3, -1.0, 0.0]]), torch.tensor([[-0.7, 0.4, 1.0]])
+        mixed = torch.stack([a, b, torch.where(torch.tensor([True, False, False]), a, b),
+                             torch.where(torch.tensor([True, False, False]), b, a)])  # fmt: skip
+        said = module(mixed[:, 0])
+        torch.testing.assert_close(said[0] + said[1], said[2] + said[3])
+
+    def test_bad_settings(self):
+        with pytest.raises(ConfigError, match=r"network must be one of .*Did you mean 'tabular'"):
+            for_table("tabula", ROWS, 4)
+        with pytest.raises(ConfigError, match="encoding must be one of"):
+            tabular(3, 4, encoding="bins")
 
 
 @pytest.mark.parametrize(

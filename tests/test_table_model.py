@@ -114,3 +114,22 @@ def test_warnings_of_training_become_notes(monkeypatch):
         model = TableModel("standard", max_epochs=1).fit(table_of(60), "kind")
     assert model.notes == ("something is odd",)
     assert "something is odd" in str(model.numbers["settings"])
+
+
+def test_copies_of_a_row_are_held_out_together_by_the_default_method(monkeypatch):
+    table = table_of(80)
+    table = pl.concat([table, table])
+    seen = {}
+
+    def spy(classifier, X, y, *, groups):
+        seen.update(X=X, groups=groups)
+        return fit(classifier, X, y, groups=groups)
+
+    fit = SelfCalibratedClassifier.fit
+    monkeypatch.setattr(SelfCalibratedClassifier, "fit", spy)
+    model = TableModel(max_epochs=1, hidden=(4,)).fit(table, "kind")
+    assert model.classifier.method == "auto"
+    rows = [row.tobytes() for row in seen["X"]]
+    assert len(set(rows)) < len(rows)  # copies are there
+    assert len(set(zip(rows, seen["groups"], strict=True))) == len(set(rows)) == len(set(seen["groups"]))
+    assert len(rows) + len(model.held_out_wrong) == table.height

@@ -135,7 +135,7 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
     with torch.device("meta"):
         module = _described(stored, sizes, weights)
     _check_fit(module, weights)
-    return _filled(module.to_empty(device="cpu"), weights)
+    return _filled(module, weights, assign=True)
 
 
 def _described(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
@@ -222,10 +222,11 @@ def _check_fit(module: nn.Module, weights: Tensors) -> None:
         )
 
 
-def _filled(module: nn.Module, weights: Tensors) -> nn.Module:
+def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.Module:
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
         raise ModelFormatError(f"The network must have no NaN; {damaged[0]!r} has.")
-    module.load_state_dict({name: torch.tensor(values) for name, values in weights.items()})
+    values = {name: torch.tensor(array) for name, array in weights.items()}
+    module.load_state_dict(values, assign=assign)
     return module
 
 

@@ -102,7 +102,11 @@ class Periodic(nn.Module):
         in_range("scale", scale, 0, open_low=True)
         n, bound = len(self.columns), positive_int("n_waves", n_waves) ** -0.5
         self.n_outputs = n_features + n * positive_int("n_mixed", n_mixed)
-        self.frequency = nn.Parameter(torch.randn(n, 1, n_waves) * (2 * math.pi * scale))
+        self.frequency = nn.Parameter(torch.empty(n, 1, n_waves))
+        if (
+            not self.frequency.is_meta
+        ):  # where nothing is drawn, torch would take a second to get ready for it
+            nn.init.normal_(self.frequency, std=2 * math.pi * scale)
         self.phase = nn.Parameter(torch.empty(n, 1, n_waves).uniform_(-math.pi, math.pi))
         self.weight = nn.Parameter(torch.empty(n, n_waves, n_mixed).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(n, 1, n_mixed).uniform_(-bound, bound))

@@ -55,9 +55,8 @@ _TRIED: dict[str, tuple[type, ...]] = {
     "out_of_fold_log_loss": (float, type(None)),
     "temperature": (float, type(None)),
     "networks": (int,),
-    "seconds": (float,),
 }
-"""What is known of every candidate of a race."""
+"""What is stored of every candidate of a race: not how long it took, so that the same model has the same bytes."""
 
 
 class Storable:
@@ -227,7 +226,10 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
             "kept_step": model.best_iter_,
             "batch_reduced": model.batch_reduced_,
         },
-        "selection": as_json(getattr(model, "selection_", None)),
+        "selection": [
+            {name: as_json(record[name]) for name in _TRIED} for record in getattr(model, "selection_", ())
+        ]
+        or None,
         "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
     }
     return description, weights_of(model.module_) | scaling | arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -90,8 +91,9 @@ class Committee(nn.Module):
             in_range("weights", weight, 0, open_low=True)
             in_range("temperatures", temperature, 0, open_low=True)
         self.members = nn.ModuleList(members)
-        shares = torch.tensor(weights, dtype=torch.float64)
-        self.register_buffer("log_weights", (shares / shares.sum()).log().float())
+        whole = math.fsum(weights)
+        log_weights = [math.log(weight / whole) for weight in weights]
+        self.register_buffer("log_weights", torch.tensor(log_weights, dtype=torch.float32))
         self.register_buffer("temperatures", torch.tensor(temperatures, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:

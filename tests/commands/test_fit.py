@@ -57,6 +57,30 @@ def test_json_is_all_there_is_on_standard_output(shelf, tmp_path):
     assert numbers["report_numbers"]["rows"] == 32
 
 
+def test_the_default_method_from_fit_to_report(shelf, tmp_path):
+    """Several kinds of network are raced; what was tried is told wherever the model is."""
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--max-epochs", "4", "--out"]
+    for name in ("first", "second"):
+        succeed(*args, tmp_path / name)
+    for name in ("model.safetensors", "model.json", "report.html"):
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+    tried = describe(tmp_path / "first")["selection"]
+    assert {record["network"] for record in tried} == {"mlp", "linear", "additive", "tabular", "periodic"}
+    shown = succeed("inspect", tmp_path / "first").stdout
+    page = html.unescape((tmp_path / "first" / "report.html").read_text())
+    for record in tried:
+        line = (
+            f"counts {record['weight']:.0%}; log loss {record['out_of_fold_log_loss']:.4f} on rows held out"
+        )
+        for text in (shown, page):
+            assert line in text
+            assert f"network '{record['network']}'" in text
+    assert re.search(r"network +5 numbers in, \d+ networks that answer together", shown)
+    assert "rows, each held out from one network and trained on by the others" in page
+    succeed("predict", tmp_path / "first", shelf / "people.csv", "--out", tmp_path / "p.csv")
+    assert pl.read_csv(tmp_path / "p.csv").height == 160
+
+
 def test_the_same_seed_gives_the_same_bytes(shelf, tmp_path):
     succeed("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "again", *QUICK)
     for name in ("model.safetensors", "model.json", "report.html"):

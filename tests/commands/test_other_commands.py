@@ -22,7 +22,13 @@ from tests.commands.conftest import as_json, inline, run, succeed
 
 def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
     shown = succeed("inspect", shelf / "people-model").stdout
-    for line in ("classes        3: k0, k1, k2", "colour  category", "Verdict: ", "method         standard"):
+    for line in (
+        "classes        3: k0, k1, k2",
+        "colour  category",
+        "Verdict: ",
+        "method         standard",
+        "hidden layers [64, 64]",
+    ):
         assert line in shown
     numbers = as_json("inspect", shelf / "people-model")
     assert numbers["description"]["format_version"] == 1

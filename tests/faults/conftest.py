@@ -13,4 +13,4 @@ def nursery(tmp_path_factory):
 @pytest.fixture(scope="session")
 def undisturbed():
     """The digest of a run that nothing happens to, by recipe."""
-    return {name: digest(run(name)) for name in ("standard", "bo4sc")}
+    return {name: digest(run(name)) for name in ("standard", "bo4sc", "crossfit")}

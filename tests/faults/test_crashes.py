@@ -17,7 +17,7 @@ from tests.faults.training import POINTS, digest, run
 
 __all__ = ["small_disk"]  # the fixture
 
-QUICK = {"standard": (0, 1, 2), "bo4sc": (3, 4, 5)}
+QUICK = {"standard": (0, 1, 2), "bo4sc": (3, 4, 5), "crossfit": (0, 1, 4)}
 
 
 def leftovers(folder):
@@ -55,7 +55,7 @@ def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_pat
 @pytest.mark.parametrize("recipe", QUICK)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
 def test_killed_at_every_point(recipe, number, nursery, undisturbed, tmp_path):
-    """With those below, 2 x (5 x 6 + 20) = 100 kills."""
+    """With those below, 3 x (5 x 6 + 20) = 150 kills."""
     kills = [(point, number) for point in POINTS]
     assert survive(nursery, recipe, tmp_path, kills) == undisturbed[recipe]
 

@@ -27,6 +27,7 @@ from torch import nn
 from selfcal import checkpoint, engine, recipes, step, train
 from selfcal.errors import SelfcalError
 from selfcal.optimizers import Adam
+from selfcal.team_training import Rows, train_team
 
 STEPS = 60
 
@@ -58,7 +59,20 @@ def run(recipe, folder=None, **settings):
     if options.pop("wide", False):
         module, parts = wide()
         return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
+    if recipe.sharing is not None:
+        return team_run(recipe, **options)
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
+
+
+def team_run(recipe, max_steps, batch_size, **options):
+    """The same for several networks in one loop."""
+    x, y = (torch.cat(parts) for parts in zip(*data(), strict=True))
+    shares = recipe.sharing.shares(y.numpy(), seed=0)
+    epochs = max_steps // -(-max(len(share.train) for share in shares) // batch_size)
+    rows, members = Rows(x, y.numpy(), None), [network() for _ in shares]
+    return train_team(
+        members, shares, rows, recipe=recipe, max_epochs=epochs, batch_size=batch_size, **options
+    ).result
 
 
 def digest(result):

@@ -31,6 +31,16 @@ def test_the_same_probabilities_as_predict_proba(tmp_path, method, n_classes):
         np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "settings", [{"network": "tabular"}, {"network": "periodic"}, {"noisy_labels": True}], ids=str
+)
+def test_committees(tmp_path, settings):
+    """Encodings, weights, temperatures and what undoes noise are all in the file."""
+    model = fitted("crossfit" if "network" in settings else "auto", hidden=(8,), **settings)
+    path = to_onnx(model, tmp_path / "model.onnx")
+    np.testing.assert_allclose(answers(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
+
+
 def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
     def network(n_features, n_classes):
         return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))
