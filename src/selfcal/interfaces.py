@@ -370,10 +370,11 @@ class Recipe:
                 f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
                 f"give all of {', '.join(_OUTER_LEVEL)}, or none."
             )
-        if self.outer_model is not None and self.outer_model.decays and not self.hypergradient.sees_decay:  # type: ignore[union-attr] # all or none, as just checked
+        decays = self.outer_model is not None and self.outer_model.decays
+        if decays and self.hypergradient is not None and not self.hypergradient.sees_decay:
             raise ConfigError(
-                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training loss, "
-                f"which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
+                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training "
+                f"loss, which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
         givers = (self.transform, self.outer_model)

@@ -203,8 +203,8 @@ def crossfit(
 
     Args:
         folds: How many.
-        learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the weight
-            decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
+        learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the
+            weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
             ``"temperature"`` (in training) or ``"weights"`` (of rows, by what the networks say about them). The
             networks share it.
         outer_lr: Step size of Adam on what is learned.
@@ -214,7 +214,7 @@ def crossfit(
         >>> crossfit(folds=3).sharing
         CrossFit(folds=3)
         >>> crossfit(learn="decay").outer_model
-        LayerDecay(start=0.3)
+        LayerDecay(start=0.3, bounds=(0.001, 10.0))
     """
     recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
     chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)

@@ -74,6 +74,8 @@ class Combined(OuterModel):
 
     def decay(self, outer: OuterParams) -> Tensor:
         """That of the model that has one."""
+        if not self.decays:
+            return super().decay(outer)
         (decay,) = (model.decay(own) for model, own in self._parted(outer).items() if model.decays)
         return decay
 

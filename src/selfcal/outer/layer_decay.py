@@ -13,19 +13,18 @@ from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
 from selfcal.interfaces import OuterModel
 
-LEAST, MOST = 1e-3, 10.0
-
 
 @dataclass(frozen=True)
 class LayerDecay(OuterModel):
     """Decoupled weight decay, learned: with a step of size lr, the weights W of layer l also lose ``lr λ_l W``.
 
     Biases and other vectors do not decay. The same layer of networks that are trained side by side has the same λ.
-    What is learned is the logarithm of λ to base 10, kept between -3 and 1: to go from a weak decay to a strong one
-    takes as many outer steps as to go back.
+    What is learned is the logarithm of λ to base 10: to go from a weak decay to a strong one takes as many outer
+    steps as to go back.
 
     Args:
         start: Every λ before training.
+        bounds: The least λ and the largest.
 
     Example:
         >>> import torch
@@ -39,11 +38,14 @@ class LayerDecay(OuterModel):
     """
 
     start: float = 0.3
+    bounds: tuple[float, float] = (1e-3, 10.0)
     provides = frozenset()
     decays = True
 
     def __post_init__(self) -> None:
-        in_range("start", self.start, LEAST, MOST)
+        least, most = self.bounds
+        in_range("the first of bounds", least, 0, most, open_low=True)
+        in_range("start", self.start, least, most)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """Equal coefficients, one for each layer with a weight matrix."""
@@ -64,5 +66,6 @@ class LayerDecay(OuterModel):
         return (outer["log10_decay"] * math.log(10)).exp()
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Back to between a thousandth and ten."""
-        return {"log10_decay": outer["log10_decay"].clamp(math.log10(LEAST), math.log10(MOST))}
+        """Back within the bounds."""
+        least, most = map(math.log10, self.bounds)
+        return {"log10_decay": outer["log10_decay"].clamp(least, most)}

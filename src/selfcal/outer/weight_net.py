@@ -17,10 +17,10 @@ from selfcal.interfaces import OuterModel
 class WeightNet(OuterModel):
     """The weight of a row, in (0, 2), as a smooth function of its loss, its margin and the confidence.
 
-    ``weight = 2 sigmoid(b + wᵀ tanh(A s + a))``, with s the logarithm of one plus the row's log loss, the probability of
-    its label less the largest other one, and the largest probability. They are data: no gradient of the training loss
-    flows through a weight into the network. A few dozen numbers decide about all rows, seen or not, where
-    `SampleWeights` has one for each. Every weight starts at one.
+    ``weight = 2 sigmoid(b + wᵀ tanh(A s + a))``, with s the logarithm of one plus the row's log loss, the probability
+    of its label less the largest other one, and the largest probability. They are data: no gradient of the training
+    loss flows through a weight into the network. A few dozen numbers decide about all rows, where `SampleWeights` has
+    one for each. Every weight starts at one.
 
     Args:
         hidden: Hidden units.
@@ -35,8 +35,8 @@ class WeightNet(OuterModel):
         {'weight': tensor([1., 1.])}
 
     Reference:
-        Shu, Xie, Yi, Zhao, Zhou, Xu and Meng, Meta-Weight-Net: learning an explicit mapping for sample weighting, 2019.
-        Theirs sees the loss alone.
+        Shu, Xie, Yi, Zhao, Zhou, Xu and Meng, Meta-Weight-Net: learning an explicit mapping for sample weighting,
+        2019. Theirs sees the loss alone.
     """
 
     hidden: int = 16
@@ -53,7 +53,12 @@ class WeightNet(OuterModel):
         generator = torch.Generator().manual_seed(self.seed)
         first = torch.randn(3, self.hidden, dtype=torch.float64, generator=generator).to(like)
         zeros = like.new_zeros
-        return {"first": first, "first_bias": zeros(self.hidden), "last": zeros(self.hidden), "bias": zeros(())}
+        return {
+            "first": first,
+            "first_bias": zeros(self.hidden),
+            "last": zeros(self.hidden),
+            "bias": zeros(()),
+        }
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """A weight for each row."""
