@@ -46,17 +46,24 @@ class Output(NamedTuple):
     """What the network says about a batch.
 
     `features` is what its last linear layer, the head, was given, and `head` that layer's weight; they are there
-    if the outer model reads them. Features are data to the training loss: no gradient flows through them.
+    if the outer model reads them. Features are data to the training loss: no gradient flows through them. `seen` are
+    the logits that are data to it, where they are not those of this very output.
     """
 
     logits: Tensor
     features: Tensor | None = None
     head: Tensor | None = None
+    seen: Tensor | None = None
+
+    @property
+    def as_data(self) -> Tensor:
+        """The logits for an outer model to look at: no gradient flows through them."""
+        return self.logits.detach() if self.seen is None else self.seen
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Output:
         """The same with the parts changed that gradients flow through."""
         head = None if self.head is None else change(self.head)
-        return Output(change(self.logits), self.features, head)
+        return Output(change(self.logits), self.features, head, self.seen)
 
     def detach(self) -> Output:
         """The same without a graph."""
@@ -64,8 +71,12 @@ class Output(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large the problem is; what only the network's head can tell is None if there is no head."""
+    """How large the problem is; what only the network's head can tell is None if there is no head.
+
+    `n_layers` counts the layers with a weight matrix; those of one network, where several are trained side by side.
+    """
 
     n_train: int
     n_classes: int | None = None
     n_features: int | None = None
+    n_layers: int = 0

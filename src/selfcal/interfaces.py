@@ -41,6 +41,13 @@ class OptimizerRule(ABC):
         self.step_(theta, grad, state, count)
         return theta, state
 
+    def rate(self, count: int) -> float:
+        """The size of step number `count`, which a learned weight decay is multiplied with."""
+        raise ConfigError(
+            f"Learned weight decay is multiplied with the optimiser's step size, and {self!r} does not tell it. Give "
+            "it a method rate(count)."
+        )
+
     def slowed(self, factor: float) -> Self | None:
         """The same rule with its step size times `factor`; None if it has none to change."""
         return None
@@ -69,6 +76,9 @@ class OuterModel(ABC):
     layer: str | None = None
     """The name of the linear layer that is the head; None for the network's last one."""
 
+    decays: bool = False
+    """Whether it makes the network's layers decay, each as fast as `decay` says."""
+
     @abstractmethod
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """The outer parameters before training, with the dtype and device of `like`."""
@@ -76,6 +86,10 @@ class OuterModel(ABC):
     @abstractmethod
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The hyperparameters for these rows."""
+
+    def decay(self, outer: OuterParams) -> Tensor:
+        """The decoupled weight decay λ of each layer: a step of size lr also takes ``lr λ W`` from its weights W."""
+        raise NotImplementedError
 
     @abstractmethod
     def project(self, outer: OuterParams) -> OuterParams:
@@ -165,6 +179,10 @@ class Problem(ABC):
     @abstractmethod
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The outer loss; it may depend on `outer` directly."""
+
+    def decay(self, outer: OuterParams) -> Tensor | None:
+        """The decoupled weight decay of each coordinate of `theta`; None if there is none."""
+        return None
 
     def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The inner loss."""
@@ -262,6 +280,9 @@ class Hypergradient(ABC):
     records: Literal["start", "evaluation", "graph"] = "evaluation"
     """What it needs of a recorded step: where it started; the gradient and output there too; or their graph."""
 
+    sees_decay: bool = True
+    """Whether it differentiates through the weight decay of a step."""
+
     @abstractmethod
     def __call__(
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
@@ -348,6 +369,12 @@ class Recipe:
             raise ConfigError(
                 f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
                 f"give all of {', '.join(_OUTER_LEVEL)}, or none."
+            )
+        decays = self.outer_model is not None and self.outer_model.decays
+        if decays and self.hypergradient is not None and not self.hypergradient.sees_decay:
+            raise ConfigError(
+                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training "
+                f"loss, which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
         givers = (self.transform, self.outer_model)

@@ -85,6 +85,10 @@ class _RatedRule(OptimizerRule):
 
     lr: Rate
 
+    def rate(self, count: int) -> float:
+        """The size of step number `count`."""
+        return _rate(self.lr, count)
+
     def slowed(self, factor: float) -> Self:
         """The same rule with its step size times `factor`."""
         rate = SlowedRate(self.lr, factor) if callable(self.lr) else self.lr * factor

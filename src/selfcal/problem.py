@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -44,6 +45,12 @@ class BilevelProblem(Problem):
         self._live = list(trainable.values())
         self._sizes = [p.numel() for p in self._live]
         self._written = self._versions()
+        decayed = [
+            name.endswith("weight") and value.ndim > 1 for name, value in trainable.items()
+        ]  # vectors, such as biases and the scales of a normalisation, are none of a decay's business
+        self._n_layers = sum(decayed) // self.n_members
+        numbers = itertools.cycle(range(self._n_layers))
+        self._layers = [next(numbers) if own else None for own in decayed]
         model = recipe.outer_model
         self._head_name, self._head = _head(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
@@ -56,8 +63,8 @@ class BilevelProblem(Problem):
     def sizes(self, n_train: int) -> Sizes:
         """How large the problem is."""
         if self._head is None:
-            return Sizes(n_train)
-        return Sizes(n_train, self._head.out_features, self._head.in_features)
+            return Sizes(n_train, n_layers=self._n_layers)
+        return Sizes(n_train, self._head.out_features, self._head.in_features, self._n_layers)
 
     def read(self) -> Tensor:
         """The module's parameters as one flat vector (a copy)."""
@@ -108,10 +115,10 @@ class BilevelProblem(Problem):
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
         """The mean over the rows of weight times loss, and the penalty if there is one."""
         model = self.recipe.outer_model
-        hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
-        weight, penalty = hyper.get("weight"), hyper.get("penalty")
-        keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
+            hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
+            weight, penalty = hyper.get("weight"), hyper.get("penalty")
+            keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
             values = self.recipe.loss(output.logits, batch.y, **keywords)
         except IndexError:
             raise DataError(
@@ -122,6 +129,16 @@ class BilevelProblem(Problem):
             if factor is not None:
                 values = values * factor
         return values.mean() if penalty is None else values.mean() + penalty
+
+    def decay(self, outer: OuterParams) -> Tensor | None:
+        """The outer model's decay of each layer, spread over the weights; the networks of a team share it."""
+        model = self.recipe.outer_model
+        if model is None or not model.decays:
+            return None
+        given = model.decay(outer)
+        none = given.new_zeros(())
+        pairs = zip(self._layers, self._sizes, strict=True)
+        return torch.cat([(none if layer is None else given[layer]).expand(size) for layer, size in pairs])
 
     def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
         """The training loss and its gradient at the module's own parameters, as plain training has it.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from selfcal import calibrators, losses
 from selfcal._checks import boolean, one_of
@@ -11,7 +12,17 @@ from selfcal.interfaces import Calibrator, Candidate, Hypergradient, Loss, Objec
 from selfcal.losses.module import fixed, name_of
 from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
 from selfcal.optimizers import Adam, NormalizedSGD
-from selfcal.outer import GammaNet, SampleWeights, UnitL2
+from selfcal.outer import (
+    Combined,
+    Gamma,
+    GammaNet,
+    LabelSmoothing,
+    LayerDecay,
+    SampleWeights,
+    Temperature,
+    UnitL2,
+    WeightNet,
+)
 from selfcal.sharing import CrossFit, SameRows
 from selfcal.transforms import Mixup
 
@@ -179,19 +190,56 @@ def bo4sc(
     )
 
 
-def crossfit(*, folds: int = 5) -> Recipe:
+def crossfit(
+    *,
+    folds: int = 5,
+    learn: str | Sequence[str] | None = None,
+    outer_lr: float = 0.02,
+    inner_steps: int = 5,
+) -> Recipe:
     """As many networks as folds, each kept away from one; they answer together.
 
     Every row trains most of the networks and is honestly judged by one: no row is lost to validation.
 
     Args:
         folds: How many.
+        learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the
+            weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
+            ``"temperature"`` (in training) or ``"weights"`` (of rows, by what the networks say about them). The
+            networks share it.
+        outer_lr: Step size of Adam on what is learned.
+        inner_steps: Training steps between two of its steps.
 
     Example:
         >>> crossfit(folds=3).sharing
         CrossFit(folds=3)
+        >>> crossfit(learn="decay").outer_model
+        LayerDecay(start=0.3, bounds=(0.001, 10.0))
     """
-    return Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
+    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
+    chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
+    learned = [_LEARNED[one_of("learn", name, _LEARNED)]() for name in chosen]
+    if not learned:
+        return recipe
+    model = learned[0] if len(learned) == 1 else Combined(tuple(learned))
+    return replace(
+        recipe,
+        loss=losses.smoothed_focal if model.provides - {"weight"} else recipe.loss,
+        outer_model=model,
+        objective=NLL(),
+        hypergradient=OneStep(),
+        outer_optimizer=Adam(lr=outer_lr, betas=(0.9, 0.99)),
+        inner_steps=inner_steps,
+    )
+
+
+_LEARNED: dict[str, Callable[[], OuterModel]] = {
+    "decay": LayerDecay,
+    "smoothing": LabelSmoothing,
+    "gamma": lambda: Gamma(start=0.0),
+    "temperature": Temperature,
+    "weights": WeightNet,
+}
 
 
 def ensemble(*, networks: int = 5) -> Recipe:

@@ -15,14 +15,17 @@ from selfcal.interfaces import OuterModel, Recipe
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import SGD, Adam
 
-LOSS_FOR = {
-    "gamma": losses.focal,
-    "smoothing": losses.label_smoothing,
-    "weight": losses.cross_entropy,
-    "penalty": losses.cross_entropy,
-}
-MODELS = [getattr(outer, name)() for name in outer.__all__]
-SIZES = Sizes(n_train=12, n_classes=3, n_features=5)
+PARTS = [getattr(outer, name)() for name in outer.__all__ if name != "Combined"]
+MODELS = [
+    *PARTS,
+    outer.WeightNet(hidden=2, normalize=False),
+    outer.Combined((outer.GammaNet(),)),
+    outer.Combined(
+        (outer.LayerDecay(), outer.WeightNet(hidden=2), outer.LabelSmoothing(), outer.Temperature())
+    ),
+    outer.Combined((outer.UnitL2(), outer.Gamma(), outer.LayerDecay(start=2.0), outer.SampleWeights())),
+]
+SIZES = Sizes(n_train=12, n_classes=3, n_features=5, n_layers=2)
 LIKE = torch.zeros((), dtype=torch.float64)
 
 
@@ -39,10 +42,9 @@ def some_output(n, *, seed=1):
 
 
 def recipe_with(model, hypergradient=None, **parts):
-    (given,) = model.provides
     return Recipe(
         name="under_test",
-        loss=LOSS_FOR[given],
+        loss=losses.smoothed_focal,
         outer_model=model,
         objective=ConfidenceBCE(),
         hypergradient=hypergradient or OneStep(),
@@ -73,9 +75,9 @@ class TestContract:
         other_rows = Batch(rows.x[order], rows.y[order], rows.index[order])
         other_output = Output(output.logits[order], output.features[order], output.head)
         params = model.init(SIZES, LIKE)
-        (value,), (other) = model(params, output, rows).values(), model(params, other_output, other_rows)
-        (other,) = other.values()
-        torch.testing.assert_close(other, value if value.ndim == 0 else value[order])
+        others = model(params, other_output, other_rows)
+        for name, value in model(params, output, rows).items():
+            torch.testing.assert_close(others[name], value if value.ndim == 0 else value[order])
 
     def test_the_start_is_allowed_and_projecting_twice_is_projecting_once(self, model):
         start = model.init(SIZES, LIKE)
@@ -86,6 +88,15 @@ class TestContract:
         }
         once = model.project(wild)
         assert all(torch.equal(model.project(once)[name], value) for name, value in once.items())
+
+    def test_a_decay_has_a_positive_number_for_each_layer(self, model):
+        if model.decays:
+            decay = model.decay(model.init(SIZES, LIKE))
+            assert decay.shape == (SIZES.n_layers,)
+            assert (decay > 0).all()
+        else:
+            with pytest.raises(NotImplementedError):
+                model.decay(model.init(SIZES, LIKE))
 
     def test_cheap_hypergradients_equal_the_exact_one(self, model):
         moved = []
@@ -234,8 +245,12 @@ def test_label_smoothing_needs_to_know_the_classes():
         (lambda: outer.Gamma(start=-1), "start"),
         (lambda: outer.UnitL2(start=-1), "start"),
         (lambda: outer.LabelSmoothing(start=0.7), "start"),
+        (lambda: outer.LayerDecay(start=11.0), r"start must be a number in \[0\.001, 10"),
+        (lambda: outer.LayerDecay(bounds=(0.0, 1.0)), "bounds"),
+        (lambda: outer.Temperature(start=0.1), "start"),
+        (lambda: outer.WeightNet(hidden=0), "hidden"),
     ],
-    ids=["temperature", "directions", "gamma", "decay", "smoothing"],
+    ids=["tau", "directions", "gamma", "l2", "smoothing", "decay", "bounds", "temperature", "hidden"],
 )
 def test_settings_out_of_range(build, wording):
     with pytest.raises(ConfigError, match=wording):

@@ -27,6 +27,7 @@ class AbstractImplicit(Hypergradient):
 
     horizon = 1
     records = "start"
+    sees_decay = False
     damping: float
 
     @abstractmethod

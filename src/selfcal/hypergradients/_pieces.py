@@ -6,21 +6,44 @@ import torch
 from torch import Tensor
 
 from selfcal._types import Batch, OuterParams
-from selfcal.interfaces import Problem, Trajectory
+from selfcal.interfaces import InnerStep, Problem, Trajectory
 
 
 def outer_gradient(
     problem: Problem, theta: Tensor, outer: OuterParams, batch: Batch
 ) -> tuple[Tensor, Tensor, OuterParams]:
     """The outer loss, its gradient in `theta`, and its direct gradient in the outer parameters."""
-    theta = theta.detach().requires_grad_()
-    leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
+    theta, leaves = theta.detach().requires_grad_(), leaves_of(outer)
     with torch.enable_grad():
         value = problem.outer(theta, leaves, batch)
     adjoint, *direct = torch.autograd.grad(
         value, (theta, *leaves.values()), allow_unused=True, materialize_grads=True
     )
     return value.detach(), adjoint, dict(zip(leaves, direct, strict=True))
+
+
+def leaves_of(outer: OuterParams) -> OuterParams:
+    """The outer parameters as something to differentiate with respect to."""
+    return {name: value.detach().requires_grad_() for name, value in outer.items()}
+
+
+def through_decay(
+    problem: Problem, trajectory: Trajectory, step: InnerStep, adjoint: Tensor, outer: OuterParams
+) -> tuple[Tensor | None, OuterParams]:
+    """The adjoint after a step pulled back through its weight decay: to the parameters before it, and to λ.
+
+    The decay takes ``lr λ θ`` from the parameters, so that an adjoint v gives ``-lr λ v`` and ``-lr v θ``.
+    """
+    leaves = leaves_of(outer)
+    with torch.enable_grad():
+        decay = problem.decay(leaves)
+    if decay is None:
+        return None, {}
+    asked = adjoint * -trajectory.rule.rate(step.count)
+    grads = torch.autograd.grad(
+        decay, tuple(leaves.values()), asked * step.theta, allow_unused=True, materialize_grads=True
+    )
+    return asked * decay.detach(), dict(zip(leaves, grads, strict=True))
 
 
 def asked_of_last_gradient(trajectory: Trajectory, adjoint: Tensor) -> Tensor:
@@ -41,5 +64,5 @@ def difference_step(theta: Tensor, direction: Tensor, *, order: int) -> float:
 
 
 def plus(first: OuterParams, second: OuterParams) -> OuterParams:
-    """The sum, name by name."""
-    return {name: first[name] + second[name] for name in first}
+    """The sum, name by name; what the second lacks counts as zero."""
+    return {name: value + second[name] if name in second else value for name, value in first.items()}

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from selfcal._types import Batch, OuterParams
-from selfcal.hypergradients._pieces import asked_of_last_gradient, difference_step, outer_gradient, plus
+from selfcal.hypergradients._pieces import (
+    asked_of_last_gradient,
+    difference_step,
+    leaves_of,
+    outer_gradient,
+    plus,
+    through_decay,
+)
 from selfcal.interfaces import Hypergradient, Problem, Trajectory
 
 
@@ -33,17 +40,20 @@ class FiniteDifference(Hypergradient):
         asked = asked_of_last_gradient(trajectory, adjoint)
         last = trajectory.steps[-1]
         epsilon = difference_step(last.theta, asked, order=2)
-        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
-        through = {name: torch.zeros_like(value) for name, value in outer.items()}
+        leaves = leaves_of(outer)
+        _, through = through_decay(problem, trajectory, last, adjoint, outer)
+        total = plus(direct, through)
         for sign in (1, -1):
             last.rewind()
             with torch.enable_grad():
                 ahead = problem.output(last.theta.add(asked, alpha=sign * epsilon), last.batch)
-                output = ahead._replace(features=last.output.features)
+                output = ahead._replace(features=last.output.features, seen=last.output.logits)
                 loss = problem.training_loss(output, leaves, last.batch)
+            if not loss.requires_grad:  # nothing that the training loss depends on is learned
+                break
             grads = torch.autograd.grad(
                 loss, tuple(leaves.values()), allow_unused=True, materialize_grads=True
             )
             slopes = (sign * grad / (2 * epsilon) for grad in grads)
-            through = plus(through, dict(zip(leaves, slopes, strict=True)))
-        return value, plus(direct, through)
+            total = plus(total, dict(zip(leaves, slopes, strict=True)))
+        return value, total

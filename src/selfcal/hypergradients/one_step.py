@@ -11,7 +11,14 @@ from torch.autograd import forward_ad
 from selfcal._checks import one_of
 from selfcal._types import Batch, OuterParams, Output
 from selfcal.errors import ConfigError
-from selfcal.hypergradients._pieces import asked_of_last_gradient, difference_step, outer_gradient, plus
+from selfcal.hypergradients._pieces import (
+    asked_of_last_gradient,
+    difference_step,
+    leaves_of,
+    outer_gradient,
+    plus,
+    through_decay,
+)
 from selfcal.interfaces import Hypergradient, InnerStep, Problem, Trajectory
 
 
@@ -50,7 +57,7 @@ class OneStep(Hypergradient):
             asked = asked_of_last_gradient(trajectory, adjoint)
             tangents = _TANGENTS[self.tangent](problem, last, asked)
         output = last.output.map(lambda part: part.detach().requires_grad_())
-        leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
+        leaves = leaves_of(outer)
         with torch.enable_grad():
             loss = problem.training_loss(output, leaves, last.batch)
             slopes = torch.autograd.grad(loss, _parts(output), create_graph=True, allow_unused=True)
@@ -62,7 +69,8 @@ class OneStep(Hypergradient):
             allow_unused=True,
             materialize_grads=True,
         )
-        return value, plus(direct, dict(zip(leaves, through, strict=True)))
+        _, decayed = through_decay(problem, trajectory, last, adjoint, outer)
+        return value, plus(plus(direct, dict(zip(leaves, through, strict=True))), decayed)
 
 
 def _parts(output: Output) -> list[Tensor]:

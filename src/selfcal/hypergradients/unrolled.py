@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selfcal._checks import positive_int
 from selfcal._types import Batch, OuterParams
-from selfcal.hypergradients._pieces import outer_gradient, plus
+from selfcal.hypergradients._pieces import outer_gradient, plus, through_decay
 from selfcal.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
 
 
@@ -57,13 +57,15 @@ class Unrolled(Hypergradient):
         state_adjoints = None
         for step in reversed(trajectory.steps):
             graph = step.graph or _taken_again(problem, step, outer)
+            lost, decayed = through_decay(problem, trajectory, step, adjoint, outer)
             with torch.no_grad():
                 evaluated = replace(step, evaluation=graph.evaluation)
                 adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
                     evaluated, adjoint, state_adjoints
                 )
             through, direct = graph.pull_back(to_grad)
-            adjoint, total = adjoint + through, plus(total, direct)
+            adjoint = adjoint + through if lost is None else adjoint + through + lost
+            total = plus(plus(total, direct), decayed)
         return value, total
 
 

@@ -12,7 +12,7 @@ from selfcal.losses.mixed import mixed_cross_entropy
 from selfcal.losses.mmce import mmce, weighted_mmce
 from selfcal.losses.module import LossModule
 from selfcal.losses.penalties import entropy_regularized, lp_norm
-from selfcal.losses.smoothing import label_smoothing, margin_label_smoothing
+from selfcal.losses.smoothing import label_smoothing, margin_label_smoothing, smoothed_focal
 from selfcal.losses.uncertainty import avuc, soft_avuc
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "mdca",
     "mixed_cross_entropy",
     "mmce",
+    "smoothed_focal",
     "soft_avuc",
     "soft_cross_entropy",
     "soft_ece",

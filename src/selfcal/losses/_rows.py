@@ -33,3 +33,15 @@ def entropy(logits: Tensor) -> Tensor:
     """The entropy of each row's probabilities, in nats."""
     log_probs = torch.log_softmax(logits, dim=-1)
     return -(log_probs.exp() * log_probs).sum(dim=-1)
+
+
+def as_column(value: Hyper) -> Hyper:
+    """A hyperparameter that fits the columns of the rows."""
+    return value[:, None] if isinstance(value, Tensor) and value.ndim else value
+
+
+def log_others(log_probs: Tensor) -> Tensor:
+    """The logarithm of ``1 - p_j`` for every class, finite with its derivatives however close p_j comes to one."""
+    k = log_probs.shape[-1]
+    itself = torch.eye(k, dtype=torch.bool, device=log_probs.device)
+    return log_probs[:, None, :].masked_fill(itself, -torch.inf).logsumexp(dim=-1)

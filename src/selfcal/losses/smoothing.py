@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from selfcal._checks import in_range
-from selfcal.losses._rows import Hyper, hyper
+from selfcal.losses._rows import Hyper, as_column, hyper, log_others
 from selfcal.losses.cross_entropy import cross_entropy
 
 
@@ -62,3 +63,33 @@ def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, mar
     """
     excess = logits.amax(dim=-1, keepdim=True) - logits - in_range("margin", margin, 0)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * torch.relu(excess).mean(dim=-1)
+
+
+def smoothed_focal(
+    logits: Tensor, y: Tensor, *, gamma: Hyper = 0.0, smoothing: Hyper = 0.0, temperature: Hyper = 1.0
+) -> Tensor:
+    """Focal loss of a smoothed label at a temperature: what may be learned about a loss, all in one.
+
+    ``-Σ_j t_j (1 - p_j)^γ log p_j`` with ``p = softmax(z / T)`` and ``t_j = (1 - ε) [j = y] + ε/k``
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        gamma: How much less a known row counts; 0 with no smoothing and a temperature of 1 is cross-entropy.
+        smoothing: The share ε of the label that is spread over all classes, in [0, 1].
+        temperature: What the logits are divided by, above 0.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> z, y = torch.tensor([[4.0, 0.0]]), torch.tensor([0])
+        >>> smoothed_focal(z, y, smoothing=0.1) / label_smoothing(z, y, smoothing=0.1)
+        tensor([1.])
+    """
+    share = hyper("smoothing", smoothing, y, high=1.0)
+    log_probs = torch.log_softmax(logits / as_column(hyper("temperature", temperature, y, 1e-3)), dim=-1)
+    focus = (as_column(hyper("gamma", gamma, y)) * log_others(log_probs)).exp()
+    values = focus * log_probs
+    return (1 - share) * F.nll_loss(values, y, reduction="none") - share * values.mean(dim=-1)

@@ -1,9 +1,23 @@
-"""What the outer level can own: parameters that shape the training loss."""
+"""What the outer level can own: parameters that shape the training loss, or the step."""
 
+from selfcal.outer.combined import Combined
 from selfcal.outer.gamma import Gamma
 from selfcal.outer.gamma_net import GammaNet
 from selfcal.outer.label_smoothing import LabelSmoothing
+from selfcal.outer.layer_decay import LayerDecay
 from selfcal.outer.sample_weights import SampleWeights
+from selfcal.outer.temperature import Temperature
 from selfcal.outer.unit_l2 import UnitL2
+from selfcal.outer.weight_net import WeightNet
 
-__all__ = ["Gamma", "GammaNet", "LabelSmoothing", "SampleWeights", "UnitL2"]
+__all__ = [
+    "Combined",
+    "Gamma",
+    "GammaNet",
+    "LabelSmoothing",
+    "LayerDecay",
+    "SampleWeights",
+    "Temperature",
+    "UnitL2",
+    "WeightNet",
+]

@@ -11,10 +11,12 @@ from selfcal._checks import in_range
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.interfaces import OuterModel
 
+MOST = 10.0
+
 
 @dataclass(frozen=True)
 class Gamma(OuterModel):
-    """The γ of the focal loss, learned instead of chosen; never negative.
+    """The γ of the focal loss, learned instead of chosen; in [0, 10].
 
     Args:
         start: γ before training; 0 is cross-entropy.
@@ -31,7 +33,7 @@ class Gamma(OuterModel):
     provides = frozenset({"gamma"})
 
     def __post_init__(self) -> None:
-        in_range("start", self.start, 0)
+        in_range("start", self.start, 0, MOST)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """The starting value."""
@@ -42,5 +44,5 @@ class Gamma(OuterModel):
         return {"gamma": outer["gamma"]}
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Back to zero if below."""
-        return {"gamma": outer["gamma"].clamp(min=0)}
+        """Back into [0, 10]."""
+        return {"gamma": outer["gamma"].clamp(0, MOST)}

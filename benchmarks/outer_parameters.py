@@ -1,0 +1,174 @@
+"""What is worth learning beside the networks? Cross-fitting with each of a few outer parameters, paired over seeds.
+
+Generated sets have 1,000 rows and are judged on 100,000 fresh ones; with `--tables`, tables of a folder too (files
+``tab_NAME.csv.gz``, the class in the last column; 60 % to train on). All with the default perceptron and settings. A
+negative difference to plain cross-fitting is a gain. Finished fits are kept in `--out`: a run can be interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+
+from benchmarks._timing import write_json, write_section
+from selfcal import SelfCalibratedClassifier, datasets, metrics, recipes
+from selfcal._checks import Float, Int
+from selfcal.experiments._runner import Results, Row, Unit, run_units
+from selfcal.experiments._tables import mean_and_error
+from selfcal.inference import infer_schema
+from selfcal.interfaces import Recipe
+from selfcal.preprocessing import Preprocessor
+from selfcal.tables import read_table
+
+GENERATED = ("blobs-1.3", "blobs-1.7", "spiral-2.5", "spiral-3.5")
+TABLES = ("pima_diabetes", "vehicle", "german_credit", "segment")
+PLAIN = "nothing"
+NEVER = 10**9
+
+
+def variants() -> dict[str, Recipe]:
+    """What is compared, by what is learned."""
+    learned = {
+        "decay": "decay",
+        "smoothing": "smoothing",
+        "gamma": "gamma",
+        "temperature": "temperature",
+        "weights": "weights",
+        "decay, smoothing": ("decay", "smoothing"),
+    }
+    return {
+        PLAIN: recipes.crossfit(),
+        "nothing, fixed decay 0.3": replace(recipes.crossfit(learn="decay"), inner_steps=NEVER),
+        **{name: recipes.crossfit(learn=learn) for name, learn in learned.items()},
+    }
+
+
+def rows_of(name: str, seed: int, tables: str) -> tuple[Float, Int, Float, Int]:
+    """Features and labels to train on, and to be judged on."""
+    if name in GENERATED:
+        source = datasets.paper_datasets()[name]
+        return (*source.sample(1000, seed=seed), *source.sample(100_000, seed=987_654))
+    table = read_table(Path(tables) / f"tab_{name}.csv.gz")
+    target = table.columns[-1]
+    y = np.unique(table[target].to_numpy().astype(str), return_inverse=True)[1]
+    train, test = train_test_split(np.arange(len(y)), test_size=0.4, stratify=y, random_state=seed)
+    schema = infer_schema(table[train], target=target)
+    features = Preprocessor().fit(table[train], schema)
+    return features.transform(table[train]), y[train], features.transform(table[test]), y[test]
+
+
+def scores_of_unit(unit: Unit) -> list[Row]:
+    """The log loss of one variant on one set with one seed."""
+    name, seed, learned, tables = unit
+    X, y, X_test, y_test = rows_of(name, seed, tables)
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "No outer step will be taken")  # that is how a decay stays fixed
+        clf = SelfCalibratedClassifier(variants()[learned], network="mlp", random_state=seed).fit(X, y)
+    seconds = time.perf_counter() - started
+    return [
+        {
+            "dataset": name,
+            "seed": seed,
+            "learned": learned,
+            "tables": tables,
+            "log_loss": float(metrics.log_loss(y_test, clf.predict_proba(X_test))),
+            "seconds": seconds,
+            "steps": clf.n_iter_,
+            "outer": {key: np.asarray(value).tolist() for key, value in clf.outer_params_.items()},
+        }
+    ]
+
+
+def compared(rows: Sequence[Row]) -> list[Row]:
+    """Per set and variant: the mean loss, and the paired difference to plain cross-fitting ± standard error."""
+    table = []
+    for name in dict.fromkeys(row["dataset"] for row in rows):
+        plain = {row["seed"]: row for row in rows if (row["dataset"], row["learned"]) == (name, PLAIN)}
+        for learned in dict.fromkeys(row["learned"] for row in rows):
+            own = [row for row in rows if (row["dataset"], row["learned"]) == (name, learned)]
+            pairs = [(row, plain[row["seed"]]) for row in own if row["seed"] in plain]
+            difference, error = mean_and_error([a["log_loss"] - b["log_loss"] for a, b in pairs])
+            table.append(
+                {
+                    "dataset": name,
+                    "learned": learned,
+                    "seeds": len(pairs),
+                    "log_loss": float(np.mean([row["log_loss"] for row, _ in pairs])),
+                    "difference": difference,
+                    "error": error,
+                    "time": float(np.median([a["seconds"] / b["seconds"] for a, b in pairs])),
+                }
+            )
+    return table
+
+
+def markdown(table: Sequence[Row]) -> str:
+    """One line a variant, one column a set."""
+    names = list(dict.fromkeys(row["dataset"] for row in table))
+    seeds = sorted({row["seeds"] for row in table})
+    lines = [
+        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: the mean; below:",
+        "the paired difference to it ± standard error, in thousandths (negative is better); **bold** where it is over",
+        f"two standard errors. {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds. Time: median ratio of",
+        "fitting times.",
+        "",
+        "| learned | " + " | ".join(names) + " | mean | time |",
+        "|---" * (len(names) + 3) + "|",
+    ]
+    for learned in dict.fromkeys(row["learned"] for row in table):
+        own = {row["dataset"]: row for row in table if row["learned"] == learned}
+        mean = float(np.mean([row["log_loss" if learned == PLAIN else "difference"] for row in own.values()]))
+        cells = [_cell(own[name], plain=learned == PLAIN) for name in names]
+        shown = f"{mean:.4f}" if learned == PLAIN else f"{1000 * mean:+.1f}"
+        ratio = float(np.median([row["time"] for row in own.values()]))
+        lines.append(f"| {learned} | {' | '.join(cells)} | {shown} | {ratio:.1f}x |")
+    return "\n".join(lines)
+
+
+def _cell(row: Row, *, plain: bool) -> str:
+    if plain:
+        return f"{row['log_loss']:.4f}"
+    mark = "**" if abs(row["difference"]) > 2 * row["error"] else ""
+    return f"{mark}{1000 * row['difference']:+.1f} ± {1000 * row['error']:.1f}{mark}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", default=list(GENERATED), choices=[*GENERATED, *TABLES])
+    parser.add_argument("--tables", default=".", help="folder of the tables")
+    parser.add_argument("--learned", nargs="+", default=list(variants()), choices=list(variants()))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("runs/outer-parameters"))
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--results", type=Path, help="also write the table as Markdown")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    units = [
+        (name, seed, learned, options.tables)
+        for seed in range(options.seeds)
+        for name in options.sets
+        for learned in options.learned
+    ]
+    kept = Results(options.out / "results.json", {"variants": repr(variants())})
+    key = ("dataset", "seed", "learned", "tables")
+    rows = run_units(
+        scores_of_unit, units, kept, jobs=options.jobs, title="Comparing outer parameters", key=key
+    )
+    table = compared(rows)
+    print(markdown(table))
+    write_json(options.json, table)
+    write_section(options.results, "What is worth learning beside the networks", markdown(table))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""A weight for every row, from a small network on what the large one says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from selfcal._checks import boolean, positive_int
+from selfcal._types import Batch, OuterParams, Output, Sizes
+from selfcal.interfaces import OuterModel
+
+
+@dataclass(frozen=True)
+class WeightNet(OuterModel):
+    """The weight of a row, in (0, 2), as a smooth function of its loss, its margin and the confidence.
+
+    ``weight = 2 sigmoid(b + wᵀ tanh(A s + a))``, with s the logarithm of one plus the row's log loss, the probability
+    of its label less the largest other one, and the largest probability. They are data: no gradient of the training
+    loss flows through a weight into the network. A few dozen numbers decide about all rows, where `SampleWeights` has
+    one for each. Every weight starts at one.
+
+    Args:
+        hidden: Hidden units.
+        normalize: Divide by the mean weight of the batch, so that the loss keeps its scale.
+        seed: Of the random first layer.
+
+    Example:
+        >>> import torch
+        >>> net = WeightNet(hidden=4)
+        >>> outer = net.init(Sizes(n_train=100), like=torch.zeros(()))
+        >>> net(outer, Output(torch.zeros(2, 3)), Batch(torch.zeros(2, 1), torch.tensor([0, 1])))
+        {'weight': tensor([1., 1.])}
+
+    Reference:
+        Shu, Xie, Yi, Zhao, Zhou, Xu and Meng, Meta-Weight-Net: learning an explicit mapping for sample weighting,
+        2019. Theirs sees the loss alone.
+    """
+
+    hidden: int = 16
+    normalize: bool = True
+    seed: int = 0
+    provides = frozenset({"weight"})
+
+    def __post_init__(self) -> None:
+        positive_int("hidden", self.hidden)
+        boolean("normalize", self.normalize)
+
+    def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
+        """A random first layer and a second one of zeros."""
+        generator = torch.Generator().manual_seed(self.seed)
+        first = torch.randn(3, self.hidden, dtype=torch.float64, generator=generator).to(like)
+        zeros = like.new_zeros
+        return {
+            "first": first,
+            "first_bias": zeros(self.hidden),
+            "last": zeros(self.hidden),
+            "bias": zeros(()),
+        }
+
+    def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """A weight for each row."""
+        hidden = torch.tanh(_seen(output.as_data, batch.y) @ outer["first"] + outer["first_bias"])
+        weight = 2 * torch.sigmoid(hidden @ outer["last"] + outer["bias"])
+        if not self.normalize:
+            return {"weight": weight}
+        counted = torch.ones_like(weight) if batch.weight is None else batch.weight
+        return {"weight": weight * (counted.sum() / (weight @ counted))}
+
+    def project(self, outer: OuterParams) -> OuterParams:
+        """Every network is allowed."""
+        return outer
+
+
+def _seen(logits: Tensor, y: Tensor) -> Tensor:
+    """What the weight depends on: three numbers of about the same size for each row."""
+    log_probs = torch.log_softmax(logits, dim=-1)
+    own = -F.nll_loss(log_probs, y, reduction="none")[:, None]
+    other = log_probs.masked_fill(F.one_hot(y, logits.shape[-1]).bool(), -torch.inf).amax(dim=1, keepdim=True)
+    top = log_probs.amax(dim=1, keepdim=True).exp()
+    return torch.cat([(-own).log1p(), own.exp() - other.exp(), top], dim=1)
