@@ -183,7 +183,8 @@ class _Audited:
         return self.suspicion
 
 
-ORACLE, PLAIN, REFERENCE, AUTO = "oracle", "standard", "temperature", "auto"
+ORACLE, PLAIN, REFERENCE, AUTO, TOLD = "oracle", "standard", "temperature", "auto", "auto-told"
+_told = Ours("auto", settings={"time_budget": 60, "noisy_labels": True})
 
 NETWORKS = ("mlp", "tabular")
 """What a careful engineer would try: the plain perceptron, and the one with columns spread over bins."""
@@ -219,6 +220,7 @@ METHODS: dict[str, Method] = {
     "gamma_net_sece": ours("gamma-Net + SECE", "gamma_net_sece"),
     "crossfit": ours("cross-fitted", "crossfit"),
     AUTO: ours("auto", "auto", time_budget=60),
+    TOLD: Method("auto, told of wrong labels", _told, noisy_only=True),
 }
 """Every method by name, the oracle apart."""
 

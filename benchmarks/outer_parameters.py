@@ -116,8 +116,8 @@ def markdown(table: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row["dataset"] for row in table))
     seeds = sorted({row["seeds"] for row in table})
     lines = [
-        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: the mean; below:",
-        "the paired difference to it ± standard error, in thousandths (negative is better); **bold** where it is over",
+        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: mean; below: the",
+        "paired difference to it ± standard error, in thousandths (negative is better), **bold** where it is over",
         f"two standard errors. {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds. Time: median ratio of",
         "fitting times.",
         "",
