@@ -25,6 +25,7 @@ from selfcal.experiments._runner import Results, Row, Unit, run_units
 from selfcal.experiments._tables import mean_and_error
 from selfcal.inference import infer_schema
 from selfcal.interfaces import Recipe
+from selfcal.outer import LayerDecay
 from selfcal.preprocessing import Preprocessor
 from selfcal.tables import read_table
 
@@ -44,9 +45,11 @@ def variants() -> dict[str, Recipe]:
         "weights": "weights",
         "decay, smoothing": ("decay", "smoothing"),
     }
+    decay = recipes.crossfit(learn="decay")
     return {
         PLAIN: recipes.crossfit(),
-        "nothing, fixed decay 0.3": replace(recipes.crossfit(learn="decay"), inner_steps=NEVER),
+        "nothing, fixed decay 0.3": replace(decay, inner_steps=NEVER),
+        "decay that may also fall": replace(decay, outer_model=LayerDecay(bounds=(1e-3, 10.0))),
         **{name: recipes.crossfit(learn=learn) for name, learn in learned.items()},
     }
 
@@ -96,6 +99,8 @@ def compared(rows: Sequence[Row]) -> list[Row]:
         for learned in dict.fromkeys(row["learned"] for row in rows):
             own = [row for row in rows if (row["dataset"], row["learned"]) == (name, learned)]
             pairs = [(row, plain[row["seed"]]) for row in own if row["seed"] in plain]
+            if not pairs:
+                continue
             difference, error = mean_and_error([a["log_loss"] - b["log_loss"] for a, b in pairs])
             table.append(
                 {
@@ -116,9 +121,9 @@ def markdown(table: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row["dataset"] for row in table))
     seeds = sorted({row["seeds"] for row in table})
     lines = [
-        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: mean; below: the",
-        "paired difference to it ± standard error, in thousandths (negative is better), **bold** where it is over",
-        f"two standard errors. {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds. Time: median ratio of",
+        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: the mean; below:",
+        "the paired difference to it ± standard error, in thousandths (negative is better); **bold** where it is",
+        f"over two standard errors. {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds. Time: median ratio of",
         "fitting times.",
         "",
         "| learned | " + " | ".join(names) + " | mean | time |",
@@ -127,10 +132,10 @@ def markdown(table: Sequence[Row]) -> str:
     for learned in dict.fromkeys(row["learned"] for row in table):
         own = {row["dataset"]: row for row in table if row["learned"] == learned}
         mean = float(np.mean([row["log_loss" if learned == PLAIN else "difference"] for row in own.values()]))
-        cells = [_cell(own[name], plain=learned == PLAIN) for name in names]
+        cells = [_cell(own[name], plain=learned == PLAIN) if name in own else "" for name in names]
         shown = f"{mean:.4f}" if learned == PLAIN else f"{1000 * mean:+.1f}"
         ratio = float(np.median([row["time"] for row in own.values()]))
-        lines.append(f"| {learned} | {' | '.join(cells)} | {shown} | {ratio:.1f}x |")
+        lines.append(f"| {learned} | {' | '.join(cells)} | {shown if all(cells) else ''} | {ratio:.1f}x |")
     return "\n".join(lines)
 
 

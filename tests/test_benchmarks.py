@@ -6,10 +6,20 @@ import sys
 
 import pytest
 import torch
-from benchmarks import _metric_cases, _quality_tables, _timing, hypergradient, label_audit, metrics, tables
+from benchmarks import (
+    _metric_cases,
+    _quality_tables,
+    _timing,
+    hypergradient,
+    label_audit,
+    metrics,
+    outer_parameters,
+    tables,
+)
 from docs import outputs, refresh
 
 from selfcal import __version__
+from selfcal.datasets import Blobs
 
 
 def test_best_seconds_takes_turns():
@@ -162,3 +172,31 @@ def test_outputs_of_commands_are_shown_without_progress_and_paths_of_this_machin
     assert shown[titles[2]] == f"```sh\nselfcal --version\n```\n\n```text\n{__version__}\n```"
     with pytest.raises(RuntimeError, match="nowhere"):
         outputs.outputs(["output of selfcal inspect nowhere"], table)
+
+
+def test_outer_parameters_are_compared_by_seed():
+    losses = {"nothing": (0.5, 0.6), "decay": (0.4, 0.52)}
+    rows = [
+        {"dataset": "d", "seed": seed, "learned": name, "log_loss": values[seed], "seconds": 1.0 + len(name)}
+        for name, values in losses.items()
+        for seed in (0, 1)
+    ]
+    plain, decay = outer_parameters.compared(rows)
+    assert plain["difference"] == 0
+    assert (decay["seeds"], decay["difference"]) == (2, pytest.approx(-0.09))
+    assert decay["error"] == pytest.approx(0.01)
+    assert decay["time"] == pytest.approx(6 / 8)
+    text = outer_parameters.markdown([plain, decay])
+    assert "| nothing | 0.5500 | 0.5500 | 1.0x |" in text
+    assert "| decay | **-90.0 ± 10.0** | -90.0 | 0.8x |" in text
+
+
+def test_every_variant_of_outer_parameters_is_a_recipe_of_its_own(monkeypatch):
+    variants = outer_parameters.variants()
+    assert len({repr(recipe) for recipe in variants.values()}) == len(variants)
+    monkeypatch.setattr(
+        outer_parameters, "rows_of", lambda *unit: (*Blobs().sample(60, seed=0), *Blobs().sample(50, seed=1))
+    )
+    (row,) = outer_parameters.scores_of_unit(("blobs-1.3", 0, "nothing, fixed decay 0.3", "."))
+    assert math.isfinite(row["log_loss"])
+    assert row["outer"]["log10_decay"] == pytest.approx([math.log10(0.3)] * 3)

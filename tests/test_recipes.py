@@ -115,3 +115,31 @@ def test_settings_reach_their_parts():
     assert recipe.objective.beta == 7.0
     assert (recipe.outer_model.link, recipe.outer_model.normalize) == ("sigmoid", True)
     assert recipes.isoreg(floor="chance").calibrator.floor == "chance"
+
+
+@pytest.mark.parametrize(
+    "learn", ["decay", "smoothing", "gamma", "temperature", "weights", ("decay", "weights")]
+)
+def test_what_a_cross_fitted_team_learns_is_bounded_and_its_path_is_kept(learn):
+    X, y = Blobs(std=1.7).sample(200, seed=0)
+    recipe = recipes.crossfit(folds=2, learn=learn)
+    clf = SelfCalibratedClassifier(recipe, network="mlp", hidden=(8,), max_epochs=40, random_state=0).fit(
+        X, y
+    )
+    assert clf.score(X, y) > 0.6
+    paths = clf.history_.snapshots
+    assert paths.keys() == clf.outer_params_.keys()
+    assert len(clf.history_.snapshot_step) == 9
+    assert all(np.isfinite(path).all() and (path != path[0]).any() for path in paths.values())
+
+
+def test_what_can_be_learned_beside_a_team():
+    assert recipes.crossfit(learn=()) == recipes.crossfit()
+    assert isinstance(recipes.crossfit(learn=["decay"]).outer_model, outer.LayerDecay)
+    both = recipes.crossfit(learn=("decay", "smoothing"), outer_lr=0.1, inner_steps=2)
+    assert both.outer_model == outer.Combined((outer.LayerDecay(bounds=(0.3, 10.0)), outer.LabelSmoothing()))
+    assert (both.outer_optimizer.lr, both.inner_steps, both.loss) == (0.1, 2, losses.smoothed_focal)
+    with pytest.raises(ConfigError, match=r"learn must be one of .*got 'decays'\. Did you mean 'decay'"):
+        recipes.crossfit(learn="decays")
+    with pytest.raises(ConfigError, match="more than one gives decay"):
+        recipes.crossfit(learn=("decay", "decay"))

@@ -6,6 +6,7 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -387,7 +388,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
                 "suspect_labels needs what networks say about rows they were not trained on: fit with method='auto' "
                 "or 'crossfit', and ask before the classifier is stored."
             )
-        return audit_labels(self._known_out_of_fold(), self._codes, false_alarms=false_alarms)
+        audit = audit_labels(self._known_out_of_fold(), self._codes, false_alarms=false_alarms)
+        return replace(audit, classes=self.classes_)
 
     def _known_out_of_fold(self) -> Float:
         """What was said out of fold; of a row that all networks know, nobody can tell, so its label is believed."""

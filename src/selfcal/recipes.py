@@ -214,7 +214,7 @@ def crossfit(
         >>> crossfit(folds=3).sharing
         CrossFit(folds=3)
         >>> crossfit(learn="decay").outer_model
-        LayerDecay(start=0.3, bounds=(0.001, 10.0))
+        LayerDecay(start=0.3, bounds=(0.3, 10.0))
     """
     recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
     chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
@@ -233,8 +233,9 @@ def crossfit(
     )
 
 
+# Through one step, less decay looks better for as long as the networks still learn: it may only rise.
 _LEARNED: dict[str, Callable[[], OuterModel]] = {
-    "decay": LayerDecay,
+    "decay": lambda: LayerDecay(start=0.3, bounds=(0.3, 10.0)),
     "smoothing": LabelSmoothing,
     "gamma": lambda: Gamma(start=0.0),
     "temperature": Temperature,

@@ -283,11 +283,21 @@ class TableModel:
             "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
             **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
         }
+        audit = self.classifier.suspect_labels() if self.classifier.validates_in_turn else None
         self.numbers = {
             "title": "How far can this model be trusted?",
             "subtitle": f"Judged on {len(codes):,} rows that no part of the model has seen.",
-            **summarise({method: judged}, classes=np.array(self.classes, dtype=object), settings=settings),
+            **summarise(
+                {method: judged},
+                classes=np.array(self.classes, dtype=object),
+                settings=settings,
+                labels=audit,
+            ),
         }
+        if audit is not None:
+            trained_on = np.union1d(parts.train, parts.validation)
+            for suspect in self.numbers["labels"]["rows"]:
+                suspect["row"] = int(trained_on[suspect["row"]])
 
 
 @dataclass(frozen=True)

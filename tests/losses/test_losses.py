@@ -18,6 +18,7 @@ SETTINGS = [  # beside the defaults: corners, and what the random rows below wou
     partial(losses.focal, gamma=0.3),
     partial(losses.focal, gamma=5.0),
     partial(losses.label_smoothing, smoothing=1.0),
+    partial(losses.smoothed_focal, gamma=0.3, smoothing=0.2, temperature=0.7),
     partial(losses.margin_label_smoothing, alpha=2.0, margin=0.5),
     partial(losses.lp_norm, alpha=0.5, p=2.0),
     partial(losses.lp_norm, alpha=0.5, p=3.5),

@@ -30,3 +30,38 @@ def test_no_margin_is_a_price_on_every_distance():
     logits, y = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
     price = losses.margin_label_smoothing(logits, y, alpha=1.0, margin=0.0) - losses.cross_entropy(logits, y)
     assert price.item() == pytest.approx(0.5)
+
+
+class TestSmoothedFocal:
+    LOGITS = torch.randn(20, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Y = torch.arange(20) % 5
+
+    @pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0])
+    def test_without_smoothing_it_is_the_focal_loss(self, gamma):
+        torch.testing.assert_close(
+            losses.smoothed_focal(self.LOGITS, self.Y, gamma=gamma),
+            losses.focal(self.LOGITS, self.Y, gamma=gamma),
+        )
+
+    @pytest.mark.parametrize("smoothing", [0.0, 0.3, 1.0])
+    def test_without_gamma_it_is_label_smoothing_at_the_temperature(self, smoothing):
+        torch.testing.assert_close(
+            losses.smoothed_focal(self.LOGITS, self.Y, smoothing=smoothing, temperature=2.0),
+            losses.label_smoothing(self.LOGITS / 2, self.Y, smoothing=smoothing),
+        )
+
+    def test_all_three_by_hand(self):
+        """p = (4/5, 1/5) at temperature 2; target (0.9, 0.1); γ = 1."""
+        logits = torch.tensor([[2.0, 0.0]]) * torch.tensor(4.0).log()
+        value = losses.smoothed_focal(logits, torch.tensor([0]), gamma=1.0, smoothing=0.2, temperature=2.0)
+        p = torch.tensor([0.8, 0.2])
+        expected = -(torch.tensor([0.9, 0.1]) * (1 - p) * p.log()).sum()
+        assert value.item() == pytest.approx(expected.item())
+
+    def test_the_temperature_can_be_learned_row_by_row(self):
+        temperature = torch.linspace(0.5, 2, 20, dtype=torch.float64, requires_grad=True)
+        assert torch.autograd.gradcheck(
+            lambda t: losses.smoothed_focal(self.LOGITS, self.Y, gamma=0.5, temperature=t), temperature
+        )
+        with pytest.raises(ConfigError, match="temperature must be a number in"):
+            losses.smoothed_focal(self.LOGITS, self.Y, temperature=0.0)
