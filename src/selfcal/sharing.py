@@ -72,7 +72,7 @@ def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int
 
     Example:
         >>> fold_numbers(np.array([0, 0, 0, 0, 1]), 2, seed=0).tolist()
-        [0, 1, 0, 1, -1]
+        [1, 0, 0, 1, -1]
     """
     groups = np.arange(len(codes)) if groups is None else groups
     _, first, member = np.unique(groups, return_index=True, return_inverse=True)
