@@ -59,7 +59,10 @@ def changed(X, value, row=4, column=1):
 @parametrize_with_checks(
     [
         *(SelfCalibratedClassifier(method, max_epochs=20) for method in METHODS),
-        *(SelfCalibratedClassifier(method, max_epochs=20, hidden=(16,)) for method in ("crossfit", "auto")),
+        *(
+            SelfCalibratedClassifier(method, max_epochs=20, hidden=(16,), learning_rate=0.02)
+            for method in ("crossfit", "auto")
+        ),
     ],
     expected_failed_checks=lambda clf: (
         EXPECTED_FAILURES | (ISOREG_FAILURES if clf.method == "isoreg" else {})

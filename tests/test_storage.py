@@ -78,13 +78,18 @@ def test_every_method_predicts_the_same_bit_for_bit_in_a_fresh_process(tmp_path)
     assert ran.stdout.split() == [digest(model) for model in known.values()]
 
 
-def test_a_committee_is_loaded_without_the_compiler_of_torch(tmp_path):
-    """Arithmetic on tensors without memory would load it, which takes longer than all the rest."""
+def test_a_committee_is_loaded_without_loading_half_of_torch(tmp_path):
+    """Arithmetic on tensors without memory would: eight hundred modules, which take a second."""
     folder = fitted("auto").save(tmp_path / "model")
-    code = "import sys, selfcal; selfcal.SelfCalibratedClassifier.load(sys.argv[1]); print(*sys.modules)"
+    code = """
+import sys
+from selfcal import SelfCalibratedClassifier
+before = len(sys.modules)
+SelfCalibratedClassifier.load(sys.argv[1])
+print(len(sys.modules) - before)
+"""
     ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
-    assert "torch" in ran.stdout.split()
-    assert not {"torch._refs", "torch._dynamo", "sympy"} & {*ran.stdout.split()}
+    assert int(ran.stdout) < 100
 
 
 LABELS = {
