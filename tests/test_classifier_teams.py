@@ -143,7 +143,7 @@ class TestContract:
             return train_team(*args, **settings, watch=watch, checkpoint_seconds=0)
 
         with monkeypatch.context() as patched:
-            patched.setattr("selfcal.classifier.train_team", interrupted)
+            patched.setattr("selfcal.team_settings.train_team", interrupted)
             with pytest.raises(Interrupted):
                 classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y)
         assert all(folder.is_dir() for folder in teams)
@@ -168,7 +168,7 @@ class TestGroups:
             seen.extend(shares)
             return train_team(modules, shares, rows, **settings)
 
-        monkeypatch.setattr("selfcal.classifier.train_team", spy)
+        monkeypatch.setattr("selfcal.team_settings.train_team", spy)
         model = classifier(method, max_epochs=1).fit(X, y, groups=groups)
         assert len(seen) >= 5
         for train, held_out in seen:

@@ -113,7 +113,7 @@ def test_report_shows_several_models_on_one_page(shelf, tmp_path):
 
 
 def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run_units", inline)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
     args = ["compare", shelf / "people.csv", "--target", "kind", "--methods", "standard,temperature"]
     args += ["--seeds", "2", "--max-epochs", "4", "--out", tmp_path]
     found = as_json(*args)["standings"]
@@ -135,7 +135,7 @@ def test_compare_says_what_is_wrong_with_the_table_at_once(shelf, tmp_path):
 
 
 def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run_units", inline)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
     args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "4"]
     args += ["--grid", "learning_rate=0.00001,0.02", "--seeds", "1", "--out", tmp_path]
     said = as_json(*args)
@@ -149,7 +149,7 @@ def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkey
 
 
 def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run_units", inline)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
     args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "30"]
     args += ["--grid", "learning_rate=0.01", "--seeds", "1"]
     whole = as_json(*args, "--out", tmp_path / "whole")
@@ -175,7 +175,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
 
 
 def test_a_trial_that_fails_is_a_row_and_the_others_finish(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr(trials, "run_units", inline)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
     task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 2})
     bad = Candidate("bad", "standard", {"learning_rate": 1e30})
     rows = run_trials(
@@ -201,7 +201,7 @@ def test_a_trial_that_kills_its_process_is_a_row(shelf, tmp_path, monkeypatch):
             raise BrokenProcessPool
         return inline(work, units, results, **options)
 
-    monkeypatch.setattr(trials, "run_units", broken)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", broken)
     task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 1})
     candidates = [Candidate("killer", "standard"), Candidate("good", "standard")]
     rows = run_trials(task, candidates, seeds=1, results=tmp_path / "r.json", jobs=2, title="")

@@ -158,7 +158,12 @@ BASE = 300
 @pytest.mark.fault("D21", "D22")
 def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, monkeypatch):
     monkeypatch.setattr("selfcal.run.Run.advance", lambda self: pytest.fail("a step was taken"))
-    monkeypatch.setattr(Preprocessor.__init__, "__kwdefaults__", {"max_levels": 100, "budget": 20_000})
+    whole = Preprocessor.__init__
+
+    def poor(self, *, max_levels=100, budget=0):
+        whole(self, max_levels=max_levels, budget=20_000)
+
+    monkeypatch.setattr(Preprocessor, "__init__", poor)
     cases = [
         (people(160), "numbers of the table must fit into 0.0 GB; 128 rows of 7 numbers need about"),
         (

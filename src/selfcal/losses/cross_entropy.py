@@ -15,13 +15,13 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
     return F.cross_entropy(logits, y, reduction="none")
 
 
-def soft_cross_entropy(logits: Tensor, y: Tensor, *, teacher: Tensor) -> Tensor:
-    """Cross-entropy against the probabilities of a teacher, ``-Σ_c t_c log p_c``; the labels do not enter.
+def soft_cross_entropy(logits: Tensor, y: Tensor, *, teacher: Tensor | None = None) -> Tensor:
+    """Cross-entropy against the probabilities of a teacher, ``-Σ_c t_c log p_c``; the labels enter only without one.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        teacher: The teacher's probabilities, of the shape of the logits.
+        teacher: The teacher's probabilities, of the shape of the logits; None is cross-entropy.
 
     Returns:
         One value per row.
@@ -31,4 +31,6 @@ def soft_cross_entropy(logits: Tensor, y: Tensor, *, teacher: Tensor) -> Tensor:
         >>> soft_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), teacher=torch.tensor([[0.5, 0.5]]))
         tensor([0.6931])
     """
+    if teacher is None:
+        return cross_entropy(logits, y)
     return -(teacher * logits.log_softmax(dim=1)).sum(dim=1)
