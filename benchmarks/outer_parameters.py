@@ -8,17 +8,18 @@ negative difference to plain cross-fitting is a gain. Finished fits are kept in 
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
 
-from benchmarks._timing import write_json, write_section
+from benchmarks._timing import best_seconds, write_json, write_section
 from selfcal import SelfCalibratedClassifier, datasets, metrics, recipes
 from selfcal._checks import Float, Int
 from selfcal.experiments._runner import Results, Row, Unit, run_units
@@ -31,7 +32,7 @@ from selfcal.tables import read_table
 
 GENERATED = ("blobs-1.3", "blobs-1.7", "spiral-2.5", "spiral-3.5")
 TABLES = ("pima_diabetes", "vehicle", "german_credit", "segment")
-PLAIN = "nothing"
+PLAIN, FIXED = "nothing", "nothing, fixed decay 0.3"
 NEVER = 10**9
 
 
@@ -48,7 +49,7 @@ def variants() -> dict[str, Recipe]:
     decay = recipes.crossfit(learn="decay")
     return {
         PLAIN: recipes.crossfit(),
-        "nothing, fixed decay 0.3": replace(decay, inner_steps=NEVER),
+        FIXED: replace(decay, inner_steps=NEVER),
         "decay that may also fall": replace(decay, outer_model=LayerDecay(bounds=(1e-3, 10.0))),
         **{name: recipes.crossfit(learn=learn) for name, learn in learned.items()},
     }
@@ -68,15 +69,26 @@ def rows_of(name: str, seed: int, tables: str) -> tuple[Float, Int, Float, Int]:
     return features.transform(table[train]), y[train], features.transform(table[test]), y[test]
 
 
+def fitted(learned: str, X: Float, y: Int, **settings: Any) -> SelfCalibratedClassifier:
+    """A classifier trained by the variant of that name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "No outer step will be taken")  # that is how a decay stays fixed
+        return SelfCalibratedClassifier(variants()[learned], network="mlp", **settings).fit(X, y)
+
+
+def step_times(names: Sequence[str], repeats: int) -> dict[str, float]:
+    """How long a training step takes, as a ratio to one of plain cross-fitting."""
+    X, y = rows_of("blobs-1.7", 0, ".")[:2]
+    settings = {"max_epochs": 50, "early_stopping": False, "random_state": 0}
+    seconds = best_seconds({name: partial(fitted, name, X, y, **settings) for name in names}, repeats)
+    return {name: seconds[name] / seconds[PLAIN] for name in names}
+
+
 def scores_of_unit(unit: Unit) -> list[Row]:
     """The log loss of one variant on one set with one seed."""
     name, seed, learned, tables = unit
     X, y, X_test, y_test = rows_of(name, seed, tables)
-    started = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "No outer step will be taken")  # that is how a decay stays fixed
-        clf = SelfCalibratedClassifier(variants()[learned], network="mlp", random_state=seed).fit(X, y)
-    seconds = time.perf_counter() - started
+    clf = fitted(learned, X, y, random_state=seed)
     return [
         {
             "dataset": name,
@@ -84,59 +96,72 @@ def scores_of_unit(unit: Unit) -> list[Row]:
             "learned": learned,
             "tables": tables,
             "log_loss": float(metrics.log_loss(y_test, clf.predict_proba(X_test))),
-            "seconds": seconds,
             "steps": clf.n_iter_,
             "outer": {key: np.asarray(value).tolist() for key, value in clf.outer_params_.items()},
         }
     ]
 
 
-def compared(rows: Sequence[Row]) -> list[Row]:
-    """Per set and variant: the mean loss, and the paired difference to plain cross-fitting ± standard error."""
+def compared(rows: Sequence[Row], base: str = PLAIN) -> list[Row]:
+    """Per set and variant: the mean loss, and the paired difference to that of `base` ± standard error."""
     table = []
     for name in dict.fromkeys(row["dataset"] for row in rows):
-        plain = {row["seed"]: row for row in rows if (row["dataset"], row["learned"]) == (name, PLAIN)}
+        there = {row["seed"]: row for row in rows if (row["dataset"], row["learned"]) == (name, base)}
         for learned in dict.fromkeys(row["learned"] for row in rows):
             own = [row for row in rows if (row["dataset"], row["learned"]) == (name, learned)]
-            pairs = [(row, plain[row["seed"]]) for row in own if row["seed"] in plain]
-            if not pairs:
-                continue
-            difference, error = mean_and_error([a["log_loss"] - b["log_loss"] for a, b in pairs])
-            table.append(
-                {
-                    "dataset": name,
-                    "learned": learned,
-                    "seeds": len(pairs),
-                    "log_loss": float(np.mean([row["log_loss"] for row, _ in pairs])),
-                    "difference": difference,
-                    "error": error,
-                    "time": float(np.median([a["seconds"] / b["seconds"] for a, b in pairs])),
-                }
-            )
+            pairs = [(row, there[row["seed"]]) for row in own if row["seed"] in there]
+            if pairs:
+                difference, error = mean_and_error([a["log_loss"] - b["log_loss"] for a, b in pairs])
+                table.append(
+                    {
+                        "dataset": name,
+                        "learned": learned,
+                        "base": base,
+                        "seeds": len(pairs),
+                        "log_loss": float(np.mean([row["log_loss"] for row, _ in pairs])),
+                        "difference": difference,
+                        "error": error,
+                        "steps": float(np.median([a["steps"] / b["steps"] for a, b in pairs])),
+                    }
+                )
     return table
 
 
-def markdown(table: Sequence[Row]) -> str:
+def markdown(table: Sequence[Row], times: Mapping[str, float]) -> str:
     """One line a variant, one column a set."""
-    names = list(dict.fromkeys(row["dataset"] for row in table))
-    seeds = sorted({row["seeds"] for row in table})
+    base, names = table[0]["base"], list(dict.fromkeys(row["dataset"] for row in table))
     lines = [
-        "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: the mean; below:",
-        "the paired difference to it ± standard error, in thousandths (negative is better); **bold** where it is",
-        f"over two standard errors. {'-'.join(map(str, sorted({seeds[0], seeds[-1]})))} seeds. Time: median ratio of",
-        "fitting times.",
-        "",
-        "| learned | " + " | ".join(names) + " | mean | time |",
-        "|---" * (len(names) + 3) + "|",
+        f"| learned | {' | '.join(names)} | mean | steps | time a step |",
+        "|---" * (len(names) + 4) + "|",
     ]
     for learned in dict.fromkeys(row["learned"] for row in table):
         own = {row["dataset"]: row for row in table if row["learned"] == learned}
-        mean = float(np.mean([row["log_loss" if learned == PLAIN else "difference"] for row in own.values()]))
-        cells = [_cell(own[name], plain=learned == PLAIN) if name in own else "" for name in names]
-        shown = f"{mean:.4f}" if learned == PLAIN else f"{1000 * mean:+.1f}"
-        ratio = float(np.median([row["time"] for row in own.values()]))
-        lines.append(f"| {learned} | {' | '.join(cells)} | {shown if all(cells) else ''} | {ratio:.1f}x |")
+        cells = [_cell(own[name], plain=learned == base) if name in own else "" for name in names]
+        mean = float(np.mean([row["log_loss" if learned == base else "difference"] for row in own.values()]))
+        shown = "" if not all(cells) else f"{mean:.4f}" if learned == base else f"{1000 * mean:+.1f}"
+        steps = float(np.median([row["steps"] for row in own.values()]))
+        lines.append(f"| {learned} | {' | '.join(cells)} | {shown} | {steps:.1f}x | {times[learned]:.1f}x |")
     return "\n".join(lines)
+
+
+def report(rows: Sequence[Row], times: Mapping[str, float]) -> str:
+    """All variants against plain cross-fitting, and learned decay against a fixed one."""
+    seeds = len({row["seed"] for row in rows})
+    decays = [row for row in rows if row["learned"] in (FIXED, "decay", "decay that may also fall")]
+    return "\n".join(
+        [
+            "Cross-fitted networks (five folds, default perceptron), log loss on test data. First line: the mean",
+            f"over {seeds} seeds; below: the paired difference to it ± standard error, in thousandths (negative is",
+            "better); **bold** where it is over two standard errors. Then how many steps training took, and how",
+            "long one took, beside plain cross-fitting.",
+            "",
+            markdown(compared(rows), times),
+            "",
+            "Learned decay against the fixed one:",
+            "",
+            markdown(compared(decays, FIXED), times),
+        ]
+    )
 
 
 def _cell(row: Row, *, plain: bool) -> str:
@@ -169,10 +194,10 @@ def main() -> None:
     rows = run_units(
         scores_of_unit, units, kept, jobs=options.jobs, title="Comparing outer parameters", key=key
     )
-    table = compared(rows)
-    print(markdown(table))
-    write_json(options.json, table)
-    write_section(options.results, "What is worth learning beside the networks", markdown(table))
+    text = report(rows, step_times(options.learned, repeats=3))
+    print(text)
+    write_json(options.json, compared(rows))
+    write_section(options.results, "What is worth learning beside the networks", text)
 
 
 if __name__ == "__main__":

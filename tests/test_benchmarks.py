@@ -175,20 +175,21 @@ def test_outputs_of_commands_are_shown_without_progress_and_paths_of_this_machin
 
 
 def test_outer_parameters_are_compared_by_seed():
-    losses = {"nothing": (0.5, 0.6), "decay": (0.4, 0.52)}
+    losses = {"nothing": (0.5, 0.6), "decay": (0.4, 0.52), outer_parameters.FIXED: (0.4, 0.5)}
     rows = [
-        {"dataset": "d", "seed": seed, "learned": name, "log_loss": values[seed], "seconds": 1.0 + len(name)}
+        {"dataset": "d", "seed": seed, "learned": name, "log_loss": values[seed], "steps": 10 * len(name)}
         for name, values in losses.items()
         for seed in (0, 1)
     ]
-    plain, decay = outer_parameters.compared(rows)
+    plain, decay, _ = outer_parameters.compared(rows)
     assert plain["difference"] == 0
     assert (decay["seeds"], decay["difference"]) == (2, pytest.approx(-0.09))
     assert decay["error"] == pytest.approx(0.01)
-    assert decay["time"] == pytest.approx(6 / 8)
-    text = outer_parameters.markdown([plain, decay])
-    assert "| nothing | 0.5500 | 0.5500 | 1.0x |" in text
-    assert "| decay | **-90.0 ± 10.0** | -90.0 | 0.8x |" in text
+    assert decay["steps"] == pytest.approx(5 / 7)
+    text = outer_parameters.report(rows, {"nothing": 1.0, "decay": 1.2, outer_parameters.FIXED: 1.1})
+    assert "| nothing | 0.5500 | 0.5500 | 1.0x | 1.0x |" in text
+    assert "| decay | **-90.0 ± 10.0** | -90.0 | 0.7x | 1.2x |" in text
+    assert "| decay | +10.0 ± 10.0 | +10.0 | 0.2x | 1.2x |" in text
 
 
 def test_every_variant_of_outer_parameters_is_a_recipe_of_its_own(monkeypatch):

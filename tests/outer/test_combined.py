@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -67,7 +69,8 @@ def parts_of_training():
     x, y = data()
     torch.manual_seed(0)
     module = models.mlp(2, 2, hidden=(6,))
-    recipe = recipes.crossfit(learn=("decay", "smoothing", "gamma", "temperature", "weights"), inner_steps=3)
+    parts = outer.LayerDecay(), outer.LabelSmoothing(), outer.Gamma(), outer.Temperature(), outer.WeightNet()
+    recipe = replace(recipes.crossfit(learn="smoothing", inner_steps=3), outer_model=outer.Combined(parts))
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 
