@@ -9,7 +9,6 @@ import time
 
 import pytest
 
-from selfcal import trials
 from selfcal.trials import Task
 from tests.commands.conftest import as_json, inline, run, shelf, succeed
 
