@@ -191,12 +191,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             groups: Which rows belong together, such as copies or visits of one patient. Methods that train several
                 networks never judge a row by one that was trained on its group; other methods take `X_val` instead.
         """
-        for name in (
-            "_n_rows",
-            "selection_",
-            "out_of_fold_",
-        ):  # nothing of an old fit may meet the new classes
-            self.__dict__.pop(name, None)
+        for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
+            self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
         self._check_settings()
         self.recipe_ = self._recipe()
         seed = self._seed()
@@ -250,7 +246,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         self._fit_scaling(table[rows], weight)
         data = Rows(self._tensor(table)[rows], codes, weight)
         shares = self.recipe_.sharing.shares(codes, None if groups is None else groups[rows], seed=seed)
-
         settings = self._team_settings(seed)
         candidates = self._candidates()
         costs = [
