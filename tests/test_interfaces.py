@@ -7,18 +7,38 @@ import pytest
 import torch
 
 from selfcal import Recipe, recipes
+from selfcal.calibrators import TemperatureScaling
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
+from selfcal.interfaces import Candidate
 from selfcal.losses import cross_entropy
 from selfcal.objectives import MMCE, NLL, ConfidenceBCE, WeightedSum
 from selfcal.optimizers import SGD
 from selfcal.outer import SampleWeights
+from selfcal.sharing import CrossFit
 from tests.objectives.batches import rows, value
 
 
 def test_an_outer_level_must_be_whole():
     with pytest.raises(ConfigError, match="without objective, hypergradient, outer_optimizer"):
         Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights())
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"portfolio": (Candidate("mlp", recipes.standard()),)}, "has a portfolio and no sharing"),
+        ({"sharing": 5}, "sharing must be a Sharing object; got 5"),
+        ({"sharing": CrossFit(), "calibrator": TemperatureScaling()}, "leave the calibrator out"),
+        (
+            {"sharing": CrossFit(), "portfolio": (Candidate("mlp", recipes.isoreg()),)},
+            "leave the calibrator out",
+        ),
+    ],
+)
+def test_what_does_not_go_with_sharing(parts, message):
+    with pytest.raises(ConfigError, match=message):
+        Recipe("shared", cross_entropy, **parts)
 
 
 def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():

@@ -356,7 +356,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
 
     @property
     def validates_in_turn(self) -> bool:
-        """Whether the method holds out every row in turn, and so needs no rows for validation alone."""
+        """Whether the method holds rows out from each network, and so needs none for validation alone."""
         return self._recipe().sharing is not None
 
     def suspect_labels(self, *, false_alarms: float = 0.1) -> LabelAudit:
@@ -455,7 +455,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             raise ConfigError(f"X_val and y_val go together; got {given} without {missing}.")
         if self.recipe_.sharing is not None:
             warnings.warn(
-                f"X_val is not used: method {self.recipe_.name!r} holds rows of X out in turn. Add X_val to X.",
+                f"X_val is not used: method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X.",
                 stacklevel=3,
             )
         elif not (self.recipe_.needs_outer_data or self.early_stopping):

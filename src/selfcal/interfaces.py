@@ -361,9 +361,10 @@ class Recipe:
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
         if self.portfolio and self.sharing is None:
-            raise ConfigError(
-                f"Recipe {self.name!r} has a portfolio and no sharing; give one such as CrossFit()."
-            )
+            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no sharing; give it CrossFit().")
+        tried = [self, *(candidate.recipe for candidate in self.portfolio)]
+        if self.sharing is not None and any(recipe.calibrator is not None for recipe in tried):
+            raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(

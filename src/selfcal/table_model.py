@@ -270,9 +270,7 @@ class TableModel:
             "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
         }
         if self.classifier.validates_in_turn:
-            rows = {
-                "rows, each held out from one network and trained on by the others": f"{self.classifier._n_rows:,}"
-            }
+            rows = {"rows, some of them held out from each network": f"{self.classifier._n_rows:,}"}
         settings = {
             "target": self.schema.target,
             "method": method,
