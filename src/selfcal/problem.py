@@ -115,10 +115,10 @@ class BilevelProblem(Problem):
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
         """The mean over the rows of weight times loss, and the penalty if there is one."""
         model = self.recipe.outer_model
+        hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
+        weight, penalty = hyper.get("weight"), hyper.get("penalty")
+        keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
-            hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
-            weight, penalty = hyper.get("weight"), hyper.get("penalty")
-            keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
             values = self.recipe.loss(output.logits, batch.y, **keywords)
         except IndexError:
             raise DataError(

@@ -1,7 +1,10 @@
 import pytest
 import torch
 
+from selfcal import BilevelStep, recipes
 from selfcal._types import Batch, Output, Sizes
+from selfcal.errors import DataError
+from selfcal.optimizers import SGD
 from selfcal.outer import WeightNet
 
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -71,3 +74,9 @@ def test_extreme_logits_give_finite_weights_and_gradients():
     weight.square().sum().backward()
     assert weight.isfinite().all()
     assert all(v.grad.isfinite().all() for v in params.values())
+
+
+def test_a_label_without_a_logit_is_one_clear_error():
+    step = BilevelStep(torch.nn.Linear(1, 2), SGD(lr=0.1), recipes.crossfit(learn="weights"), n_train=3)
+    with pytest.raises(DataError, match="class codes below the number of logits, 2; got 2"):
+        step(Batch(torch.zeros(3, 1), torch.tensor([0, 1, 2])))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from selfcal._checks import boolean, positive_int
 from selfcal._types import Batch, OuterParams, Output, Sizes
@@ -77,7 +76,10 @@ class WeightNet(OuterModel):
 def _seen(logits: Tensor, y: Tensor) -> Tensor:
     """What the weight depends on: three numbers of about the same size for each row."""
     log_probs = torch.log_softmax(logits, dim=-1)
-    own = -F.nll_loss(log_probs, y, reduction="none")[:, None]
-    other = log_probs.masked_fill(F.one_hot(y, logits.shape[-1]).bool(), -torch.inf).amax(dim=1, keepdim=True)
-    top = log_probs.amax(dim=1, keepdim=True).exp()
+    is_label = torch.arange(logits.shape[-1], device=y.device) == y[:, None]
+    own, other = (
+        log_probs.masked_fill(hidden, -torch.inf).amax(dim=1, keepdim=True)
+        for hidden in (~is_label, is_label)
+    )
+    top = torch.maximum(own, other).exp()
     return torch.cat([(-own).log1p(), own.exp() - other.exp(), top], dim=1)
