@@ -186,20 +186,24 @@ def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
     counts = None if weight is None else weight[voted]
     shares = mixture_weights(among, y[voted], counts)
     shares = np.where(shares < LEAST_WEIGHT, 0.0, shares)
-    mixed = sum(share * probs for share, probs in zip(shares / shares.sum(), among, strict=True))
-    if mean_loss(np.asarray(mixed), y[voted], counts) > min(runner.loss for runner in ended):
+    blend = np.tensordot(shares / shares.sum(), among, axes=1)
+    if mean_loss(blend, y[voted], counts) > min(runner.loss for runner in ended):
         shares = np.array([float(runner.loss == min(r.loss for r in ended)) for runner in ended])
     for runner, share in zip(ended, shares / shares.sum(), strict=True):
         runner.weight = float(share)
     ranked = sorted(runners, key=lambda runner: (-runner.weight, -runner.networks, runner.loss))
     chosen = [runner for runner in ranked if runner.weight]
+    mixed = np.sum([runner.weight * runner.probs for runner in chosen], axis=0)
+    together = np.log(mixed.clip(np.finfo(np.float64).tiny))[None]
+    temperature = fitted_temperature(together, y, weight)
     committee = Committee(
         [member for runner in chosen for member in runner.members],
         weights=[runner.weight / runner.networks for runner in chosen for _ in range(runner.networks)],
         temperatures=[runner.temperature for runner in chosen for _ in range(runner.networks)],
+        temperature=temperature,
     )
-    probs = np.sum([runner.weight * runner.probs for runner in chosen], axis=0)
-    return Winner(committee.eval(), probs, [_record(runner) for runner in ranked], chosen[0].result)
+    records = [_record(runner) for runner in ranked]
+    return Winner(committee.eval(), pooled(together, temperature), records, chosen[0].result)
 
 
 def _record(runner: Runner) -> dict[str, Any]:

@@ -55,12 +55,14 @@ class Committee(nn.Module):
     """Networks that answer together: the logarithm of the weighted mean of their probabilities.
 
     With z_k the logits of network k, its weight w_k and its temperature T_k, the answer is
-    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean itself.
+    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean itself. A mean of many is often too unsure;
+    a temperature below one, of all together, makes up for that.
 
     Args:
         members: The networks.
         weights: How much each counts; they are divided by their sum. By default all the same.
         temperatures: What the logits of each are divided by; by default one.
+        temperature: What the logits of the mean are divided by.
 
     Example:
         >>> sure, unsure = torch.nn.Linear(1, 2), torch.nn.Linear(1, 2)
@@ -74,12 +76,15 @@ class Committee(nn.Module):
 
     log_weights: Tensor
     temperatures: Tensor
+    temperature: Tensor
 
     def __init__(
         self,
         members: Sequence[nn.Module],
         weights: Sequence[float] | None = None,
         temperatures: Sequence[float] | None = None,
+        *,
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
         if not members:
@@ -87,14 +92,15 @@ class Committee(nn.Module):
         weights = [1.0] * len(members) if weights is None else weights
         temperatures = [1.0] * len(members) if temperatures is None else temperatures
         same_length(members=members, weights=weights, temperatures=temperatures)
-        for weight, temperature in zip(weights, temperatures, strict=True):
-            in_range("weights", weight, 0, open_low=True)
-            in_range("temperatures", temperature, 0, open_low=True)
+        for name, values in {"weights": weights, "temperatures": [*temperatures, temperature]}.items():
+            for value in values:
+                in_range(name, value, 0, open_low=True)
         self.members = nn.ModuleList(members)
         whole = math.fsum(weights)
         log_weights = [math.log(weight / whole) for weight in weights]
         self.register_buffer("log_weights", torch.tensor(log_weights, dtype=torch.float32))
         self.register_buffer("temperatures", torch.tensor(temperatures, dtype=torch.float32))
+        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of the mean."""
@@ -104,7 +110,7 @@ class Committee(nn.Module):
                 self.members, self.temperatures, self.log_weights, strict=True
             )
         ]
-        return torch.stack(votes).logsumexp(dim=0)
+        return torch.stack(votes).logsumexp(dim=0) / self.temperature
 
 
 class Denoised(nn.Module):
