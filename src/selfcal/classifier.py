@@ -83,7 +83,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             that returns logits; by default what the method tries, or ``"mlp"``.
         hidden: Widths of the hidden layers; by default two of 64 or, behind an encoding of columns, of 128.
         learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, where several kinds of network
-            are tried, what suits the kind (`models.FOR_TABLES`).
+            are trained, what suits their kind (`team_settings.USUAL`).
         batch_size: Rows per step and network; None takes all. ``"auto"`` is 256, but a method that trains one network
             takes up to 1024 rows at once.
         max_epochs: Passes over the training rows at most.
@@ -288,7 +288,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     def _team_settings(self, seed: int) -> TeamSettings:
         return TeamSettings(
             make=self._seeded_network,
-            rate=lambda kind: self._rate(models.FOR_TABLES.get(kind, RATE)),
+            rate=None if self.learning_rate is None else float(self.learning_rate),
             max_epochs=self.max_epochs,
             batch_size=BATCH if self.batch_size == "auto" else self._batch_size(0),
             early_stopping=self.early_stopping,
@@ -519,7 +519,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
             None if parts.selection is None else data.batches(parts.selection, batch_size, 0),
             recipe=self.recipe_,
-            optimizer=Adam(lr=self._rate(RATE)),
+            optimizer=Adam(lr=RATE if self.learning_rate is None else float(self.learning_rate)),
             max_steps=self.max_epochs * len(batches),
             patience=self.patience,
             seed=seed,
@@ -540,9 +540,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             return candidates
         kind = self.network if isinstance(self.network, str) else "own"
         return [Candidate(kind, recipe) for recipe in dict.fromkeys(c.recipe for c in candidates)]
-
-    def _rate(self, usual: float) -> float:
-        return usual if self.learning_rate is None else float(self.learning_rate)
 
     def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
