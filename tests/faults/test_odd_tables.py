@@ -165,7 +165,10 @@ def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, 
 
     monkeypatch.setattr(Preprocessor, "__init__", poor)
     cases = [
-        (people(160), "The table and its numbers must fit into 0.0 GB of memory; 128 rows of 5 numbers need about"),
+        (
+            people(160),
+            "The table and its numbers must fit into 0.0 GB of memory; 128 rows of 5 numbers need about",
+        ),
         (
             people(400).with_columns(kind=pl.Series([f"k{i % 40}" for i in range(400)])),
             "probabilities must fit into 0.0 GB; those of 80 rows kept apart and 40 classes need about",
