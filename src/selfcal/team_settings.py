@@ -64,19 +64,29 @@ class TeamSettings:
             recipe=candidate.recipe,
             early_stopping=self.early_stopping,
             max_seconds=limit,
-            **self._training(candidate.network, f"{candidate.network}-{candidate.recipe.name}", members[0]),
+            optimizer=self._optimizer(candidate),
+            **self._training(f"{candidate.network}-{candidate.recipe.name}", members[0]),
         )
 
     def distil(self, teacher: nn.Module, rows: Rows, share: Share, kind: str) -> TrainingResult:
         """Teach what the teacher says to one network."""
         student = self.make(kind, rows.x, self.seed)
         y = torch.from_numpy(rows.y)
-        return distil(student, teacher, rows.x, y, share, **self._training(kind, "distilled", 0))
+        training = self._training("distilled", 0)
+        return distil(student, teacher, rows.x, y, share, optimizer=self._usual(kind), **training)
 
-    def _training(self, kind: str, name: str, member: int) -> dict[str, Any]:
-        optimizer = USUAL.get(kind, OWN)
+    def _usual(self, kind: str) -> Adam:
+        usual = USUAL.get(kind, OWN)
+        return usual if self.rate is None else replace(usual, lr=self.rate)
+
+    def _optimizer(self, candidate: Candidate) -> Adam:
+        """The usual one; a decay that is learned takes the place of its own."""
+        outer = candidate.recipe.outer_model
+        usual = self._usual(candidate.network)
+        return replace(usual, weight_decay=0.0) if outer is not None and outer.decays else usual
+
+    def _training(self, name: str, member: int) -> dict[str, Any]:
         return {
-            "optimizer": optimizer if self.rate is None else replace(optimizer, lr=self.rate),
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
             "patience": self.patience,
