@@ -3,7 +3,7 @@
 The bar: at most 3.5 times the time at width 64 and 700 to 1000 rows, at most 5.2 times at width 256. A network of the
 five sees four fifths of the rows, so that five take four times the multiplications; what a step costs beside them is
 paid once. The last column is the same five networks through `torch.func.vmap`, forward and backward only, on one
-thread; on two threads it came out between 0.89 (width 64) and 1.21 (width 256), so that neither way is faster everywhere.
+thread; on two threads it came out between 0.89 (width 64) and 1.21 (width 256): neither way is faster everywhere.
 """
 
 from __future__ import annotations
