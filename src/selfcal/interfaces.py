@@ -89,7 +89,7 @@ class OuterModel(ABC):
 
     def decay(self, outer: OuterParams) -> Tensor:
         """The decoupled weight decay λ of each layer: a step of size lr also takes ``lr λ W`` from its weights W."""
-        raise NotImplementedError
+        raise NotImplementedError  # nobody asks a model that does not say it `decays`
 
     @abstractmethod
     def project(self, outer: OuterParams) -> OuterParams:
