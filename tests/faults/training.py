@@ -184,10 +184,10 @@ def limit_memory(spare):
 
 def watcher(case, log):
     def watch(stepper):
+        handler = signal.getsignal(signal.SIGTERM)  # before the log tells the other side to send a signal
         os.write(log, f"{stepper.count}\n".encode())
         if stepper.count == case.get("step"):
             time.sleep(case.get("sleep", 0))
-            handler = signal.getsignal(signal.SIGTERM)
             while case.get("until_asked") and signal.getsignal(signal.SIGTERM) == handler:
                 time.sleep(0.01)
             if case.get("max_bytes"):
@@ -275,6 +275,7 @@ class Nursery:
         self.log = log
         kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "PYTHONHASHSEED")}
         self.environment = {**kept, **environment}
+        self._child = None
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.training"],
             stdin=subprocess.PIPE,
@@ -290,17 +291,27 @@ class Nursery:
         return self.wait(300)
 
     def start(self, recipe, folder, **case):
-        """Fork a child; its process id."""
+        """Fork a child; its process id. One that a failed test left behind goes first."""
+        if self._child:
+            self._end()
         self.log.unlink(missing_ok=True)
         case = {"recipe": recipe, "folder": str(folder), "log": str(self.log), **case}
         self._process.stdin.write(json.dumps(case) + "\n")
-        return int(self._process.stdout.readline())
+        self._child = int(self._process.stdout.readline())
+        return self._child
 
     def wait(self, seconds=60):
         """The exit code of the child, negative if a signal ended it, and what it left in its log."""
         assert select.select([self._process.stdout], [], [], seconds)[0], "the child did not end"
-        code = int(self._process.stdout.readline())
-        return code, self.log.read_text() if self.log.exists() else ""
+        return self._code(), self.log.read_text() if self.log.exists() else ""
+
+    def _code(self):
+        self._child = None
+        return int(self._process.stdout.readline())
+
+    def _end(self):
+        os.kill(self._child, signal.SIGKILL)
+        return self._code()
 
     def reach(self, count):
         """Wait until the child has come to a step."""
@@ -310,6 +321,8 @@ class Nursery:
             time.sleep(0.005)
 
     def close(self):
+        if self._child:
+            self._end()
         self._process.stdin.close()
         self._process.wait(60)
         self._process.stdout.close()
