@@ -18,11 +18,9 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShu
 from sklearn.neural_network import MLPClassifier
 
 from benchmarks._quality_sets import Task
-from selfcal import CalibratedModel, SelfCalibratedClassifier
+from selfcal import SelfCalibratedClassifier
 from selfcal._checks import Float, Int
-from selfcal.calibrators import IsotonicCalibration, TemperatureScaling
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Calibrator
 
 FOLDS = 5
 
@@ -78,7 +76,7 @@ class Ours:
             self.method, network=network, random_state=seed, standardize=False, verbose=False, **self.settings
         )
 
-    def __call__(self, X: Float, y: Int, seed: int) -> SelfCalibratedClassifier:
+    def __call__(self, X: Float, y: Int, seed: int) -> Fitted:
         fitted = [self._classifier(seed, network).fit(X, y) for network in self.networks]
         return min(fitted, key=lambda model: model.history_.selection_loss.min())
 
@@ -126,23 +124,6 @@ class Calibrated:
             warnings.simplefilter("ignore", ConvergenceWarning)  # more passes are no remedy for over-fitting
             fitted: Fitted = search.fit(X, y)
             return fitted
-
-
-@dataclass(frozen=True)
-class Recalibrated:
-    """Early stopping, then a calibrator fitted on the very rows that decided when to stop.
-
-    Keeping other rows back for it, as a careful reader of the theory would, does worse on sets of this size:
-    half the rows may have no error among them, and the temperature then goes to zero.
-    """
-
-    train: Ours
-    calibrator: Calibrator
-
-    def __call__(self, X: Float, y: Int, seed: int) -> Fitted:
-        model = self.train(X, y, seed)
-        kept = np.setdiff1d(np.arange(len(y)), model.train_rows_)
-        return CalibratedModel(model, self.calibrator).fit(X[kept], y[kept])
 
 
 def realmlp(X: Float, y: Int, seed: int) -> Fitted:
@@ -208,13 +189,10 @@ _told = Ours("auto", settings={"time_budget": 60, "noisy_labels": True})
 NETWORKS = ("mlp", "tabular")
 """What a careful engineer would try: the plain perceptron, and the one with columns spread over bins."""
 
-_stopped = Ours("standard", NETWORKS)
-_tempered = Recalibrated(_stopped, TemperatureScaling())
-
 METHODS: dict[str, Method] = {
-    PLAIN: Method("early-stopped", _stopped),
-    REFERENCE: Method("early-stopped + temperature", _tempered),
-    "isotonic": Method("early-stopped + isotonic", Recalibrated(_stopped, IsotonicCalibration())),
+    PLAIN: ours("early-stopped", "standard", NETWORKS),
+    REFERENCE: ours("early-stopped + temperature", "temperature", NETWORKS),
+    "isotonic": ours("early-stopped + isotonic", "isotonic", NETWORKS),
     "ensemble": ours(f"deep ensemble of {FOLDS} + temperature", "ensemble", NETWORKS),
     "sklearn-mlp": Method(
         "scikit-learn MLP, calibrated",
@@ -234,7 +212,7 @@ METHODS: dict[str, Method] = {
     "realmlp": Method("RealMLP, five folds, ts-mix", realmlp, needs=("pytabkit", "probmetrics")),
     "cleanlab": Method(
         "cleanlab's filter, retrained + temperature",
-        Filtered(_tempered),
+        Filtered(Ours("temperature", NETWORKS)),
         needs=("cleanlab",),
         noisy_only=True,
     ),

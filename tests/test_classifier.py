@@ -259,16 +259,16 @@ class TestSampleWeight:
             classifier().fit(*data, weight)
 
 
-def rows_given_to_training(monkeypatch, X, fit):
-    """Return which rows of `X` each of the three parts holds, and their weights, as `train` receives them."""
+def rows_given_to_training(monkeypatch, X, fit, *method, **settings):
+    """Return which rows of `X` each of the parts holds, and their weights, as `train` receives them."""
     seen = []
 
-    def spy(module, *parts, **settings):
-        seen.extend(next(part.one_pass(0)) for part in parts)
-        return train(module, *parts, **settings)
+    def spy(module, *parts, **others):
+        seen.extend(next(part.one_pass(0)) for part in parts if part is not None)
+        return train(module, *parts, **others)
 
     monkeypatch.setattr("selfcal.classifier.train", spy)
-    fit(classifier(standardize=False))
+    fit(classifier(*method, standardize=False, **settings))
     places = {row.tobytes(): place for place, row in enumerate(X.astype(np.float32))}
     rows = [np.array([places[row.tobytes()] for row in batch.x.numpy()]) for batch in seen]
     return rows, seen
@@ -317,12 +317,23 @@ class TestParts:
         np.testing.assert_array_equal(model.train_rows_, np.arange(100))
         assert not np.isnan(model.sample_weights_).any()
 
-    @pytest.mark.parametrize("method", ["isoreg", "bo4sc"])
-    def test_half_of_the_validation_data_is_for_the_method_and_half_for_stopping(self, data, method):
+    @pytest.mark.parametrize("early_stopping", [True, False])
+    def test_a_calibrator_takes_the_rows_that_decided_when_to_stop(self, monkeypatch, data, early_stopping):
+        X, y = data
+        rows, _ = rows_given_to_training(
+            monkeypatch, X, lambda model: model.fit(X, y), "temperature", early_stopping=early_stopping
+        )
+        train, calibration, *selection = rows
+        assert len(calibration) == pytest.approx(0.3 * len(X), abs=5)
+        np.testing.assert_array_equal(np.sort(np.r_[train, calibration]), np.arange(len(X)))
+        if early_stopping:
+            np.testing.assert_array_equal(np.sort(calibration), np.sort(*selection))
+
+    def test_half_of_the_validation_data_is_for_the_outer_level_and_half_for_stopping(self, data):
         X, y = data
         settings = {"X_val": X[100:], "y_val": y[100:]}
-        both = classifier(method).fit(X[:100], y[:100], **settings)
-        whole = classifier(method, early_stopping=False).fit(X[:100], y[:100], **settings)
+        both = classifier().fit(X[:100], y[:100], **settings)
+        whole = classifier(early_stopping=False).fit(X[:100], y[:100], **settings)
         assert len(both.history_.selection_loss) > 0
         assert len(whole.history_.selection_loss) == 0
         assert not np.array_equal(both.predict_proba(X), whole.predict_proba(X))
@@ -429,8 +440,8 @@ class TestTraining:
     def test_standardizes_by_training_rows_unless_told_not_to(self, data):
         X, y = data
         model = classifier().fit(X, y)
-        np.testing.assert_allclose(model._mean, X[model.train_rows_].mean(axis=0))
-        np.testing.assert_allclose(model._scale, X[model.train_rows_].std(axis=0))
+        np.testing.assert_allclose(model._scaling.mean, X[model.train_rows_].mean(axis=0))
+        np.testing.assert_allclose(model._scaling.scale, X[model.train_rows_].std(axis=0))
         assert not np.array_equal(
             classifier(standardize=False).fit(X, y).predict_proba(X), model.predict_proba(X)
         )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -14,20 +12,20 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from selfcal import _checks, models, recipes
+from selfcal import _checks, models
 from selfcal._checks import Float, Int
-from selfcal._inputs import cell, class_codes, counted_rows, feature_table, fingerprint, labels
+from selfcal._classifier_settings import BATCH, ClassifierSettings
+from selfcal._inputs import class_codes, counted_rows, feature_table, fingerprint, labels
 from selfcal._label_noise import undoing
 from selfcal._parts import Parts, keep_back, with_validation
+from selfcal._scaling import FARTHEST, Scaling
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Candidate, Recipe
 from selfcal.label_audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
@@ -39,10 +37,7 @@ from selfcal.team_settings import TeamSettings
 from selfcal.team_training import Rows
 from selfcal.teams import Denoised
 
-FULL_BATCH_UP_TO, BATCH = 1024, 256
 RATE = 0.005
-FARTHEST = 1e18
-"""How large a standardised value may be; beyond it, single precision could overflow inside the network."""
 
 
 class _Labelled(NamedTuple):
@@ -70,11 +65,11 @@ class _Data(NamedTuple):
         )
 
 
-class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
+class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     """A neural-network classifier trained by a named method so that its confidence can be trusted.
 
-    The rows are divided into three disjoint parts: for training, for the outer level or the post-hoc
-    calibrator (if the method has one), and for early stopping.
+    The rows are divided into disjoint parts: for training, for the outer level (if the method has one), and for early
+    stopping and then the post-hoc calibrator (likewise).
 
     Args:
         method: The name of a recipe, one of `recipes.names()` such as ``"bo4sc"``, ``"standard"`` or
@@ -132,43 +127,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         True
     """
 
-    def __init__(
-        self,
-        method: str | Recipe = "auto",
-        *,
-        network: Callable[[int, int], nn.Module] | str | None = None,
-        hidden: Sequence[int] | None = None,
-        learning_rate: float | None = None,
-        batch_size: int | str | None = "auto",
-        max_epochs: int = 500,
-        early_stopping: bool = True,
-        validation_fraction: float = 0.3,
-        patience: int | None = 10,
-        noisy_labels: bool = False,
-        n_networks: int | None = None,
-        time_budget: float = 60.0,
-        standardize: bool = True,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool | None = None,
-        checkpoint_dir: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.method = method
-        self.network = network
-        self.hidden = hidden
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.noisy_labels = noisy_labels
-        self.n_networks = n_networks
-        self.time_budget = time_budget
-        self.standardize = standardize
-        self.random_state = random_state
-        self.verbose = verbose
-        self.checkpoint_dir = checkpoint_dir
-
     def fit(
         self,
         X: ArrayLike,
@@ -216,13 +174,19 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
     def _fit_one(
         self, table: Float, labelled: _Labelled, validation: tuple[Float, Int] | None, seed: int
     ) -> None:
-        """One network, with rows kept back for the outer level and for early stopping."""
+        """One network, with rows kept back for the outer level and for early stopping.
+
+        A post-hoc calibrator takes the rows that decided when to stop: half as many of its own serve it worse.
+        """
         codes, weight, rows = labelled
-        needs = {"outer": self.recipe_.needs_outer_data, "selection": bool(self.early_stopping)}
+        stops, bilevel = bool(self.early_stopping), self.recipe_.is_bilevel
+        needs = {"outer": bilevel or (self.recipe_.needs_outer_data and not stops), "selection": stops}
         if validation is None:
             parts = keep_back(codes, rows, self.validation_fraction, **needs, seed=seed)
         else:
             parts = with_validation(rows, validation[1], len(table), **needs, seed=seed)
+        if self.recipe_.needs_outer_data and parts.outer is None:
+            parts = replace(parts, outer=parts.selection)
         self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
         data = _Data(self._tensor(table), codes, weight)
         if validation is not None:
@@ -354,11 +318,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         weights[self.train_rows_] = values.numpy()
         return weights
 
-    @property
-    def validates_in_turn(self) -> bool:
-        """Whether the method holds rows out from each network, and so needs none for validation alone."""
-        return self._recipe().sharing is not None
-
     def suspect_labels(self, *, false_alarms: float = 0.1) -> LabelAudit:
         """Rows given to `fit` whose labels look wrong, by networks that were not trained on them.
 
@@ -391,61 +350,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         certain = np.eye(len(self.classes_))[self._codes]
         probs: Float = np.where(np.isnan(self.out_of_fold_), certain, self.out_of_fold_).clip(SMALLEST)
         return probs / probs.sum(axis=1, keepdims=True)
-
-    def _recipe(self) -> Recipe:
-        if isinstance(self.method, Recipe):
-            return self.method
-        if isinstance(self.method, str):
-            return recipes.named(self.method)
-        raise ConfigError(f"method must be a recipe name or a Recipe; got {self.method!r}.")
-
-    def _seed(self) -> int:
-        try:
-            return int(check_random_state(self.random_state).randint(2**31 - 1))
-        except ValueError as error:
-            raise ConfigError(
-                f"random_state must be None, a whole number or a numpy.random.RandomState; {error}."
-            ) from None
-
-    def _check_settings(self) -> None:
-        for name in ("early_stopping", "noisy_labels", "standardize"):
-            _checks.boolean(name, getattr(self, name))
-        if self.learning_rate is not None:
-            _checks.in_range("learning_rate", self.learning_rate, 0, open_low=True)
-        _checks.in_range("time_budget", self.time_budget, 0, open_low=True)
-        _checks.in_range("validation_fraction", self.validation_fraction, 0, 0.9, open_low=True)
-        _checks.positive_int("max_epochs", self.max_epochs)
-        if self.patience is not None:
-            _checks.positive_int("patience, if not None,", self.patience)
-        if self.n_networks not in (None, 1):
-            raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
-        for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
-            if asked and not self.validates_in_turn:
-                raise ConfigError(
-                    f"{name} is for methods that train several networks, such as 'auto'; got it with "
-                    f"{self._recipe().name!r}."
-                )
-        if self.batch_size is not None and self.batch_size != "auto":
-            _checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
-        if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
-            raise ConfigError(
-                "checkpoint_dir needs a whole number as random_state, so that a fit started again is the same fit; "
-                f"got {self.random_state!r}."
-            )
-        if self.hidden is not None and not isinstance(self.hidden, (list, tuple, np.ndarray)):
-            raise ConfigError(
-                f"hidden must hold the width of each hidden layer, such as (64, 64); got {self.hidden!r}."
-            )
-        for layer, width in enumerate(self.hidden if self.hidden is not None else ()):
-            _checks.positive_int(f"hidden[{layer}]", width)
-        if isinstance(self.network, str):
-            _checks.one_of("network", self.network, models.FOR_TABLES)
-        elif self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
-            raise ConfigError(
-                "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
-                f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
-                "n_classes)`."
-            )
 
     def _validation(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> tuple[Float, Int] | None:
         if X_val is None and y_val is None:
@@ -483,30 +387,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
         return np.unique(values, return_inverse=True)[1]
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
-        self._mean, self._scale = np.zeros(table.shape[1]), np.ones(table.shape[1])
-        if self.standardize:
-            size = np.abs(table).max(axis=0)
-            size[size == 0] = 1.0
-            share = table / size  # the squares of very large or very small numbers are out of range
-            mean = np.average(share, axis=0, weights=weight)
-            spread = np.sqrt(np.average((share - mean) ** 2, axis=0, weights=weight))
-            self._mean = mean * size
-            self._scale = np.where(spread > 10 * np.finfo(float).eps * np.abs(mean), spread * size, 1.0)
+        self._scaling = Scaling.of(table, weight) if self.standardize else Scaling.none(table.shape[1])
 
     def _tensor(self, table: Float, name: str = "X") -> Tensor:
-        with np.errstate(over="ignore"):
-            scaled = (table - self._mean) / self._scale
-        far = np.abs(scaled) > FARTHEST
-        if far.any():
-            row, column = np.argwhere(far)[0]
-            limit = f"within {FARTHEST:g} standard deviations of the training data"
-            if not self.standardize:
-                limit = f"within ±{FARTHEST:g} if standardize=False"
-            raise DataError(
-                f"{name} must lie {limit}; {cell(self, row, column)} is {table[row, column]:g} "
-                f"({int(far.sum())} such cells). Clip or drop them."
-            )
-        return torch.from_numpy(scaled.astype(np.float32))
+        limit = f"within {FARTHEST:g} standard deviations of the training data"
+        if not self.standardize:
+            limit = f"within ±{FARTHEST:g} if standardize=False"
+        return self._scaling.tensor(table, self, limit=limit, name=name)
 
     def _train(self, data: _Data, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))
@@ -526,20 +413,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, BaseEstimator):
             progress=self.verbose,
             checkpoint=self.checkpoint_dir,
         )
-
-    def _batch_size(self, n_train: int) -> int | None:
-        if self.batch_size == "auto":
-            return None if n_train <= FULL_BATCH_UP_TO else BATCH
-        return None if self.batch_size is None else int(self.batch_size)
-
-    def _candidates(self) -> Sequence[Candidate]:
-        """What is raced; a network that the user chose is the only one."""
-        recipe = self.recipe_
-        candidates = recipe.portfolio or (Candidate("tabular", recipe),)
-        if self.network is None:
-            return candidates
-        kind = self.network if isinstance(self.network, str) else "own"
-        return [Candidate(kind, recipe) for recipe in dict.fromkeys(c.recipe for c in candidates)]
 
     def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):

@@ -120,8 +120,8 @@ class _Pipeline(nn.Module):
         super().__init__()
         self.network = copy.deepcopy(model.module_).cpu()
         self.head = head
-        self.register_buffer("mean", _constant(model._mean))
-        self.register_buffer("scale", _constant(model._scale))
+        self.register_buffer("mean", _constant(model._scaling.mean))
+        self.register_buffer("scale", _constant(model._scaling.scale))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.network(((x - self.mean) / self.scale).float()).double())

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 import selfcal
 from selfcal import recipes
 from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
+from selfcal._scaling import Scaling
 from selfcal._stored_parts import (
     Network,
     Values,
@@ -211,7 +212,7 @@ def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
             "load(path, network=...)."
         )
     calibrator, arrays = calibrator_parts(model.calibrator_)
-    scaling = {"scaling.mean": model._mean, "scaling.scale": model._scale}
+    scaling = {"scaling.mean": model._scaling.mean, "scaling.scale": model._scaling.scale}
     names = getattr(model, "feature_names_in_", None)
     recipe = getattr(model, "recipe_", None)
     description = _header(type(model).__name__) | {
@@ -247,7 +248,7 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     model.classes_ = classes_of(field(description, "classes", dict))
     _restore_features(model, field(description, "features", dict))
     sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
-    model._mean, model._scale = (_column(parts["scaling"], name, model) for name in ("mean", "scale"))
+    model._scaling = Scaling(*(_column(parts["scaling"], name, model) for name in ("mean", "scale")))
     if network is None:
         made = description["network"]
         model.module_ = named_network(made, sizes, parts["network"])
