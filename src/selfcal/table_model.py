@@ -258,7 +258,8 @@ class TableModel:
         self.classifier.checkpoint_dir = self.classifier.verbose = None
         for warning in caught:
             warnings.warn(warning.message, stacklevel=3)
-        return [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        return [*warned, *_training_notes(self.classifier)]
 
     def _judge(self, table: pl.DataFrame, codes: Int, parts: Parts) -> None:
         answers = self.predict(table)
@@ -340,6 +341,21 @@ def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
     if absent:
         shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
         notes.append(f"Classes with too few rows to be judged; their calibration is not estimable: {shown}.")
+    return notes
+
+
+def _training_notes(classifier: SelfCalibratedClassifier) -> list[str]:
+    notes = []
+    if classifier.n_networks is not None:
+        notes.append(
+            "One network was taught by those that were tried: on rows it has not seen, its log loss is "
+            "{log_loss:.4f}, and theirs {taught_by:.4f}.".format(**classifier.distilled_)
+        )
+    if classifier.noisy_labels:
+        notes.append(
+            "The model foretells true labels, and is judged by labels as they were given: where some are wrong, it "
+            "looks too sure and less accurate than it is."
+        )
     return notes
 
 

@@ -57,6 +57,25 @@ def test_json_is_all_there_is_on_standard_output(shelf, tmp_path):
     assert numbers["report_numbers"]["rows"] == 32
 
 
+def test_settings_of_the_race(shelf, tmp_path):
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", "--max-epochs", "2"]
+    succeed(*args, "--time-budget", "1e-3", "--one-network", "--noisy-labels")
+    said = describe(tmp_path / "m")["settings"]
+    assert (said["time_budget"], said["n_networks"], said["noisy_labels"]) == (1e-3, 1, True)
+    page = html.unescape((tmp_path / "m" / "report.html").read_text())
+    assert re.search(r"on rows it has not seen, its log loss is \d\.\d+, and theirs \d\.\d+\.", page)
+    assert "The model foretells true labels" in page
+    assert "not tried: no time was left" in page
+
+
+def test_settings_of_a_race_that_is_not_held(shelf, tmp_path):
+    for option in ("--one-network", "--noisy-labels"):
+        result = run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", option, *QUICK)
+        assert result.exit_code == 2
+        assert "is for methods that train several networks, such as 'auto'; got it with" in result.stderr
+        assert files(tmp_path) == []
+
+
 @pytest.fixture
 def struck(monkeypatch):
     """Runs a command, and strikes it with SIGINT in the middle of a step."""

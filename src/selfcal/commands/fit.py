@@ -74,6 +74,19 @@ def fit(
     held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
     seed: Seed = 0,
     max_epochs: MaxEpochs = None,
+    time_budget: Annotated[
+        float | None, typer.Option(help="Seconds that auto may try kinds of network for. Default: 60.")
+    ] = None,
+    one_network: Annotated[
+        bool,
+        typer.Option(
+            "--one-network", metavar="", help="Teach what auto found to one network, which is faster."
+        ),
+    ] = False,
+    noisy_labels: Annotated[
+        bool,
+        typer.Option("--noisy-labels", metavar="", help="Labels may be wrong: foretell the true ones."),
+    ] = False,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -89,6 +102,8 @@ def fit(
       selfcal fit patients.csv --target diagnosis
 
       selfcal fit sales.csv.gz --target churned --kind zip=category --kind comment=drop --out churn
+
+      selfcal fit patients.csv --target diagnosis --time-budget 300 --one-network
 
       selfcal fit patients.csv --target diagnosis --resume
     """
@@ -111,7 +126,12 @@ def fit(
         note(f"there is nothing to resume for {folder}; training starts from the beginning.")
     budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
     table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
-    settings = {} if max_epochs is None else {"max_epochs": max_epochs}
+    asked = {
+        "max_epochs": max_epochs,
+        "time_budget": time_budget,
+        "n_networks": 1 if one_network else None,
+        "noisy_labels": noisy_labels or None,
+    }
     model = TableModel(
         method,
         seed=seed,
@@ -120,7 +140,7 @@ def fit(
         memory=budget,
         checkpoint_dir=checkpoint,
         verbose=True,
-        **settings,
+        **{name: value for name, value in asked.items() if value is not None},
     )
     check_replaceable(folder)
     with saving_in(training, again="Add --resume to the same command to go on"):
