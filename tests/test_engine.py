@@ -461,9 +461,10 @@ def test_watch_is_called_at_every_look_and_after_the_last_step():
     assert seen == [10, 20, 25]
 
 
-def test_out_of_time_stops_at_the_next_look_and_keeps_the_best():
-    result = fit(recipes.standard(), max_seconds=1e-9, evaluate_every=7)
-    assert (result.status, result.n_steps, result.best_step) == ("out of time", 7, 7)
+def test_out_of_time_stops_in_the_middle_of_a_pass_and_keeps_the_best():
+    result = fit(recipes.standard(), max_seconds=1e-9, evaluate_every=25)
+    assert (result.status, result.n_steps, result.best_step) == ("out of time", 10, 10)
+    assert len(result.history.selection_loss) == 1
 
 
 def test_time_that_is_enough_changes_nothing():

@@ -27,6 +27,9 @@ from selfcal.run import RUNNING, Run
 from selfcal.step import BilevelStep
 from selfcal.teams import members_of
 
+FEWEST_STEPS = 10
+"""Steps before a look at the selection data is worth its time."""
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -89,8 +92,8 @@ def train(
         recipe: The method.
         optimizer: The inner optimiser rule.
         max_steps: Inner steps at most.
-        max_seconds: Stop after the first look at the selection data past this time. A run that it stops depends on
-            the machine's speed.
+        max_seconds: Stop at this time, or after ten steps if that is later, with a last look at the selection data.
+            A run that it stops depends on the machine's speed.
         evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
             training data, but at least 10 steps.
         patience: Stop after so many looks without improvement; None never stops early.
@@ -129,7 +132,7 @@ def train(
     outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
     selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
     if evaluate_every is None:
-        evaluate_every = max(len(batches), 10)
+        evaluate_every = max(len(batches), FEWEST_STEPS)
     positive_int("evaluate_every", evaluate_every)
     positive_int("max_steps", max_steps)
     if patience is not None:
@@ -158,13 +161,14 @@ def train(
             while run.status == RUNNING:
                 with run.recovering():
                     report = run.advance()
-                    if step.count % evaluate_every == 0 or step.count == max_steps:
+                    late = run.seconds >= max_seconds and step.count >= FEWEST_STEPS
+                    if late or step.count % evaluate_every == 0 or step.count == max_steps:
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
                         watch(step)
                         losses = None if run.selection is None else selection_losses(module, run.selection)
                         run.evaluated(losses, patience=patience, last=step.count == max_steps)
-                        if run.seconds >= max_seconds:
+                        if late:
                             run.out_of_time()
                 after_step()
     outer_params, best_step = (step.outer_params, step.count) if run.best is None else run.best.restore(step)
