@@ -3,6 +3,8 @@ import sys
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
@@ -193,3 +195,10 @@ def test_several_threads_do_not_end_the_process():
         "        module(torch.randn(127, 1, 28, 28)).logsumexp(dim=1).sum().backward()\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
+def test_columns_worth_spreading_are_those_with_three_values(n_rows, n_columns, n_values, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(n_values, (n_rows, n_columns), generator=generator).float()
+    assert spread_columns(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]

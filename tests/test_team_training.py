@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 from torch import nn
 
-from selfcal import recipes
+from selfcal import recipes, team_training
 from selfcal._types import Batch
 from selfcal.engine import held_out_logits, selection_losses, train
 from selfcal.interfaces import Share
@@ -233,6 +233,13 @@ class TestFittedTemperature:
     @pytest.mark.parametrize("sharpness", [0.3, 3.0])
     def test_finds_what_sharpened_the_logits(self, sharpness):
         assert fitted_temperature(*drawn(3000, sharpness)) == pytest.approx(sharpness, rel=0.1)
+
+    def test_many_rows_are_no_more_work(self, monkeypatch):
+        seen = []
+        monkeypatch.setattr(team_training, "ENOUGH_ROWS", 1000)
+        monkeypatch.setattr(team_training, "pooled", lambda v, t: seen.append(v.shape[1]) or pooled(v, t))
+        assert fitted_temperature(*drawn(5000, 2.0)) == pytest.approx(2, rel=0.2)
+        assert max(seen) == 1000
 
     def test_is_the_best_of_many(self):
         votes, y = drawn(500, 2.5)
