@@ -100,6 +100,16 @@ class TestRace:
         assert {name: found[name]["networks"] for name in "abcde"} == stable.asked()
         assert {name for name in "abcde" if found[name]["weight"]} <= {"a", "e"}
 
+    def test_nobody_starves_in_a_race_by_halving(self):
+        """Five first networks, two more of three candidates and of two; each may take thrice its share of the time."""
+        stable = Stable(0.0, **{name: logits_of(skill) for skill, name in enumerate("abcde")})
+        stable.race(costs=[10.0] * 5, budget=45)
+        left = 15
+        for _, members, limit in stable.calls:
+            assert limit == pytest.approx(min(3 * 45 * len(members) / left, 45), rel=0.05)
+            left -= len(members)
+        assert left == 0
+
     def test_the_first_is_never_left_behind(self):
         stable = Stable(0.0, first=logits_of(-3), b=logits_of(3, 1), c=logits_of(3, 2), d=logits_of(3, 3))
         stable.race(costs=[1.0] * 4, budget=2)

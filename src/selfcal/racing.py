@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,9 @@ LEAST_WEIGHT = 0.05
 EPOCHS, SPEED = 40, 5e9
 """Passes that training usually takes, and multiplications a second on one core of a usual machine."""
 
+SHARES = 3
+"""How much more than a fair share of the time a candidate may take: few need to be cut short, and none starves."""
+
 Train = Callable[[Candidate, Sequence[int], float], TrainedTeam]
 """Trains networks by number, within so many seconds."""
 
@@ -38,18 +42,15 @@ class Runner:
     weight: float = 0.0
     probs: Float = field(default_factory=lambda: np.empty((0, 0)))
 
-    def run(self, train: Train, members: Sequence[int], limit: float) -> None:
-        """Train further networks."""
+    def run(self, train: Train, members: Sequence[int], limit: float, y: Int, weight: Float | None) -> None:
+        """Train further networks; the temperature, and the log loss on the rows that were held out so far."""
+        started = time.perf_counter()
         team = train(self.candidate, members, limit)
-        self.seconds += team.result.seconds
         self.team = team if self.team is None else self.team.joined(team)
-
-    def judge(self, y: Int, weight: Float | None) -> None:
-        """Find the temperature, and the log loss on the rows that were held out so far."""
-        assert self.team is not None
         self.temperature = fitted_temperature(self.team.votes, y, weight)
         self.probs = pooled(self.team.votes, self.temperature)
         self.loss = mean_loss(self.probs, y, weight)
+        self.seconds += max(time.perf_counter() - started, team.result.seconds)  # a resumed one took longer
 
     @property
     def result(self) -> TrainingResult:
@@ -98,9 +99,10 @@ def race(
     """Race candidates by successive halving over folds, then weigh those that ended.
 
     If all can be expected to end in time, all run to the end. Otherwise each trains its first network; the better
-    half train more; and so on. Who goes on depends on costs that are known beforehand and on the data, not on the
-    clock, so that a race can be repeated; only a race that is cut short by its budget cannot. The first candidate is
-    never left behind, and the answer is never worse than its own on the rows held out.
+    half train more; and so on, and nobody takes more than `SHARES` times a fair share of the time left. Who goes on
+    depends on costs that are known beforehand and on the data, not on the clock, so that a race can be repeated; only
+    a race that is cut short by its budget cannot. The first candidate is never left behind, and the answer is never
+    worse than its own on the rows held out.
 
     Args:
         candidates: Who runs.
@@ -112,13 +114,15 @@ def race(
         budget: How many seconds there are.
     """
     runners = [Runner(c, cost) for c, cost in zip(candidates, costs or [0.0] * len(candidates), strict=True)]
-    running = runners
-    for members in _rungs(n_members, halving=sum(runner.cost for runner in runners) > budget):
+    rungs = _rungs(n_members, halving=sum(runner.cost for runner in runners) > budget)
+    running, planned = runners, _planned(len(runners), rungs)
+    for members in rungs:
         for runner in running:
             left = budget - sum(other.seconds for other in runners)
             if left > 0:
-                runner.run(train, members, left)
-                runner.judge(y, weight)
+                share = SHARES * left * len(members) / planned
+                runner.run(train, members, min(left, share), y, weight)
+            planned -= len(members)
         running = _better_half(running)
     return _weighed(runners, y, weight)
 
@@ -171,11 +175,24 @@ def _rungs(n_members: int, *, halving: bool) -> list[range]:
     return rungs
 
 
+def _planned(n_runners: int, rungs: Sequence[Sequence[int]]) -> int:
+    """How many networks are trained in all."""
+    planned = 0
+    for members in rungs:
+        planned += n_runners * len(members)
+        n_runners = _half(n_runners)
+    return planned
+
+
+def _half(n_runners: int) -> int:
+    return 1 + max(1, (n_runners + 1) // 2 - 1)
+
+
 def _better_half(running: list[Runner]) -> list[Runner]:
     """The first, and the best of those that have run."""
     first, *others = running
     ranked = sorted((runner for runner in others if runner.networks), key=lambda runner: runner.loss)
-    return [first, *ranked[: max(1, (len(running) + 1) // 2 - 1)]]
+    return [first, *ranked[: _half(len(running)) - 1]]
 
 
 def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
