@@ -101,7 +101,7 @@ class TestRace:
         assert {name for name in "abcde" if found[name]["weight"]} <= {"a", "e"}
 
     def test_nobody_starves_in_a_race_by_halving(self):
-        """Five first networks, two more of three candidates and of two; each may take thrice its share of the time."""
+        """Five first networks, two more of three candidates and of two; each may take thrice its share."""
         stable = Stable(0.0, **{name: logits_of(skill) for skill, name in enumerate("abcde")})
         stable.race(costs=[10.0] * 5, budget=45)
         left = 15
