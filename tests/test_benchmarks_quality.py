@@ -313,7 +313,7 @@ def all_rows(gain):
 @pytest.mark.parametrize(("gain", "met"), [(0.15, True), (-0.15, False)])
 def test_targets_follow_the_numbers(gain, met):
     found = targets(Board(all_rows(gain)))
-    assert len(found) == 16
+    assert len(found) == 17
     assert {target.met for target in found} == {met}
     assert all(("met" if met else "missed") in str(target) for target in found)
 
