@@ -125,6 +125,53 @@ class Periodic(nn.Module):
         return f"columns={self.columns}, waves={tuple(self.weight.shape[1:])}"
 
 
+class Waves(nn.Module):
+    """All columns together through waves of learned direction and length: what is smooth in several of them at once.
+
+    With learned directions W and phases φ, a row x becomes ``cos(x W + φ)``, a number for each wave; a linear layer
+    on top of them is about as good as a kernel machine. The columns themselves come first, pulled in as by
+    `PiecewiseLinear`.
+
+    Args:
+        n_features: Columns of the input.
+        n_waves: Waves.
+        slowest: What the slowest waves turn by over a standard deviation of every column, in radians.
+        fastest: The same of the fastest; at the start, those between are as common on every scale.
+
+    Example:
+        >>> Waves(2, n_waves=8)(torch.zeros(5, 2)).shape
+        torch.Size([5, 10])
+
+    Reference:
+        Rahimi and Recht, Random features for large-scale kernel machines, 2007.
+    """
+
+    def __init__(
+        self, n_features: int, n_waves: int = 128, *, slowest: float = 0.3, fastest: float = 6.0
+    ) -> None:
+        super().__init__()
+        in_range("slowest", slowest, 0, open_low=True)
+        in_range("fastest", fastest, slowest)
+        self.n_outputs = n_features + positive_int("n_waves", n_waves)
+        self.direction = nn.Parameter(torch.empty(n_features, n_waves))
+        self.phase = nn.Parameter(torch.empty(n_waves).uniform_(-math.pi, math.pi))
+        if not self.direction.is_meta:
+            speed = torch.empty(n_waves).uniform_(math.log(slowest), math.log(fastest)).exp()
+            nn.init.normal_(self.direction, std=n_features**-0.5)
+            self.direction.data *= speed
+
+    def fit(self, x: Tensor) -> Self:
+        """Nothing to learn from the rows before training."""
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The columns, and then the waves."""
+        return torch.cat([_pulled_in(x), torch.addmm(self.phase, x, self.direction).cos()], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"waves={self.direction.shape[1]}"
+
+
 def _pulled_in(x: Tensor) -> Tensor:
     """Nearly the same near 0, and never beyond ±3."""
     return x / (1 + (x / FAR).square()).sqrt()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec
 
 import torch
 from torch import Tensor, nn
 
 from selfcal._checks import in_range, one_of, positive_int
-from selfcal.encodings import Periodic, PiecewiseLinear
+from selfcal.encodings import Periodic, PiecewiseLinear, Waves
 
 EXPANSION = 4
 """A bottleneck block ends in so many times its inner channels."""
@@ -104,7 +104,7 @@ def tabular(
         n_classes: Classes, one logit each.
         columns: Which columns are spread; by default all. See `spread_columns`.
         encoding: ``"piecewise"`` spreads a column over bins, which must be placed before training
-            (``module[0].fit(x)``); ``"periodic"`` over waves.
+            (``module[0].fit(x)``); ``"periodic"`` over waves; ``"joint"`` puts waves through all columns at once.
         hidden: Width of each hidden layer; none makes a model in which the effects of the columns add up.
         dropout: Share of hidden units left out in training.
 
@@ -121,12 +121,19 @@ def tabular(
 
 
 N_BINS = 16
-_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic]] = {
+_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | Waves]] = {
     "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
     "periodic": Periodic,
+    "joint": lambda n_features, columns: Waves(n_features),
 }
 
-FOR_TABLES = ("linear", "mlp", "additive", "tabular", "periodic")
+_SPREAD: dict[str, dict[str, Any]] = {
+    "additive": {"encoding": "piecewise", "hidden": ()},
+    "tabular": {"encoding": "piecewise", "hidden": (128, 128)},
+    "periodic": {"encoding": "periodic", "hidden": (128, 128)},
+    "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
+}
+FOR_TABLES = ("linear", "mlp", *_SPREAD)
 """The kinds of network that `for_table` makes."""
 
 
@@ -135,7 +142,8 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
 
     Args:
         kind: ``"linear"``; ``"mlp"``; ``"additive"``, where every column has an effect of any shape and the effects
-            add up; ``"tabular"``, a perceptron on columns that are spread over bins; ``"periodic"``, over waves.
+            add up; ``"tabular"``, a perceptron on columns that are spread over bins; ``"periodic"``, over waves;
+            ``"waves"``, on waves through all columns at once.
         x: The rows, of mean 0 and standard deviation 1: they tell which columns to spread, and where bins begin.
         n_classes: Classes, one logit each.
         hidden: Width of each hidden layer, for those kinds that have some.
@@ -151,22 +159,19 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     one_of("network", kind, FOR_TABLES)
     n_features = x.shape[1]
     if kind in ("linear", "mlp"):
-        return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, 64))
-    network = tabular(
-        n_features,
-        n_classes,
-        columns=spread_columns(x),
-        encoding="periodic" if kind == "periodic" else "piecewise",
-        hidden=() if kind == "additive" else _widths(hidden, 128),
-    )
+        return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
+    shape = _SPREAD[kind]
+    if shape["hidden"]:
+        shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}
+    network = tabular(n_features, n_classes, columns=spread_columns(x), **shape)
     first = next(network.children())
-    assert isinstance(first, (PiecewiseLinear, Periodic))
+    assert isinstance(first, (PiecewiseLinear, Periodic, Waves))
     first.fit(x)
     return network
 
 
-def _widths(hidden: Sequence[int] | None, usual: int) -> Sequence[int]:
-    return (usual, usual) if hidden is None else hidden
+def _widths(hidden: Sequence[int] | None, usual: Sequence[int]) -> Sequence[int]:
+    return usual if hidden is None else hidden
 
 
 def spread_columns(x: Tensor) -> list[int]:

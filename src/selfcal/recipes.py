@@ -253,9 +253,9 @@ def auto(*, folds: int = 5) -> Recipe:
 
     Example:
         >>> [candidate.network for candidate in auto().portfolio]
-        ['mlp', 'linear', 'additive', 'tabular', 'periodic']
+        ['mlp', 'linear', 'additive', 'tabular', 'periodic', 'waves']
     """
-    kinds = ("mlp", "linear", "additive", "tabular", "periodic")
+    kinds = ("mlp", "linear", "additive", "tabular", "periodic", "waves")
     recipe = crossfit(folds=folds)
     return Recipe(
         name="auto",

@@ -22,6 +22,7 @@ USUAL = {
     "mlp": AdamW(lr=0.003, weight_decay=1.0),
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
+    "waves": AdamW(lr=0.003, weight_decay=1.0),
 }
 """What each kind of network does well with on batches of 256, found once over many sets and then fixed."""
 OWN = Adam(lr=0.005)
