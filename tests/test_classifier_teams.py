@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
-from selfcal import SelfCalibratedClassifier, recipes
+from selfcal import SelfCalibratedClassifier, models, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, DataError, Interrupted
 from selfcal.metrics import log_loss
@@ -88,7 +88,7 @@ class TestContract:
         first, *others = model.selection_
         assert sum(record["weight"] for record in model.selection_) == pytest.approx(1)
         assert all(record["weight"] <= first["weight"] for record in others)
-        assert len(others) == (4 if method == "auto" else 0)
+        assert len(others) == (5 if method == "auto" else 0)
         judged = ~np.isnan(model.out_of_fold_[:, 0])
         assert judged.sum() == (30 if method == "ensemble" else 150)
         assert (
@@ -215,7 +215,7 @@ class TestNetworks:
         assert not torch.equal(means[0], means[1])
         assert model.score(*data) > 0.5
 
-    @pytest.mark.parametrize("kind", ["linear", "mlp", "additive", "tabular", "periodic"])
+    @pytest.mark.parametrize("kind", models.FOR_TABLES)
     def test_every_kind_learns(self, data, kind):
         X, y = data
         model = classifier(network=kind, max_epochs=60, hidden=None).fit(X, y)
@@ -249,7 +249,7 @@ def test_another_method_leaves_nothing_of_a_race(data):
 def test_a_race_without_time_answers_all_the_same(data):
     model = classifier("auto", time_budget=1e-9).fit(*data)
     tried = {record["network"]: record["networks"] for record in model.selection_}
-    assert tried == {"mlp": 1, "linear": 0, "additive": 0, "tabular": 0, "periodic": 0}
+    assert tried == {"mlp": 1} | {kind: 0 for kind in models.FOR_TABLES if kind != "mlp"}
     np.testing.assert_allclose(model.predict_proba(data[0]).sum(axis=1), 1)
 
 

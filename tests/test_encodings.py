@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from selfcal.encodings import Periodic, PiecewiseLinear
+from selfcal.encodings import Periodic, PiecewiseLinear, Waves
 from selfcal.errors import ConfigError
 
 NUMBERS = st.floats(-1e3, 1e3, width=32)
@@ -80,6 +80,23 @@ def test_waves_of_one_column_as_the_formula_has_them():
         torch.testing.assert_close(said[:, 3 + 2 * place : 5 + 2 * place], mixed.detach())
 
 
+def test_waves_through_all_columns_as_the_formula_has_them():
+    waves, x = Waves(3, n_waves=5), 2 * torch.randn(7, 3)
+    said = waves.fit(x)(x)
+    assert said.shape == (7, waves.n_outputs)
+    torch.testing.assert_close(said[:, :3], x / (1 + x.square() / 9).sqrt())
+    torch.testing.assert_close(said[:, 3:], torch.cos(x @ waves.direction + waves.phase))
+    assert waves(torch.tensor([[1e18, -1e18, 0.0]])).isfinite().all()
+
+
+@pytest.mark.parametrize("n_features", [1, 4, 100])
+def test_waves_are_as_fast_as_asked_for_whatever_the_number_of_columns(n_features):
+    torch.manual_seed(0)
+    speed = Waves(n_features, 20_000, slowest=1.0, fastest=4.0).direction.detach().square().sum(dim=0)
+    expected = (4**2 - 1) / (2 * math.log(4))  # the mean of the squares, on a logarithmic scale
+    assert float(speed.mean()) == pytest.approx(expected, rel=0.05)
+
+
 ENCODINGS = {
     "piecewise": lambda columns: PiecewiseLinear(3, columns, 4),
     "periodic": lambda columns: Periodic(3, columns, n_waves=4, n_mixed=2),
@@ -123,6 +140,9 @@ class TestContract:
         (lambda: Periodic(2, [0], scale=0), "scale must be a number"),
         (lambda: Periodic(2, [0], n_waves=0), "n_waves must be a whole number"),
         (lambda: Periodic(2, [0], scale=math.nan), "scale must be a number"),
+        (lambda: Waves(2, 0), "n_waves must be a whole number"),
+        (lambda: Waves(2, slowest=0), "slowest must be a number"),
+        (lambda: Waves(2, slowest=2, fastest=1), "fastest must be a number"),
     ],
 )
 def test_bad_settings(make, message):

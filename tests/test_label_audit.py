@@ -254,3 +254,12 @@ def test_what_cannot_be_audited(arguments, error, message):
 def test_options_that_make_no_sense(options, error, message):
     with pytest.raises(error, match=message):
         audit_labels(PROBS, [0, 1, 0], **options)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_labels_with_little_to_tell_make_nothing_sure(seed):
+    """The matrix alone would make 0 and 1 of such probabilities, and a power that the labels happen to like, too."""
+    rng = np.random.default_rng(seed)
+    first = rng.uniform(0.42, 0.58, 300)
+    cleared = _label_noise.explained(np.c_[first, 1 - first], rng.integers(0, 2, 300), symmetric(2, 0.43))
+    assert cleared.max() < 0.97

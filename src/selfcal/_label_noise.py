@@ -24,6 +24,8 @@ SPREAD = 0.2
 """The part of the mean noise that every pair of classes has at least, so that no label is beyond doubt."""
 SHARES = (0.0, 0.5, 0.8, 0.95, 1.0)
 SOFT = 1e-3
+USUAL_POWER = 1.0
+"""How far the logarithm of the power is from 0 usually: few rows with little to tell must not make a model sure."""
 
 
 def transition_matrix(probs: Float, given: Int) -> Float:
@@ -66,23 +68,25 @@ def explained(probs: Float, given: Int, T: Float) -> Float:
 def undoing(probs: Float, given: Int, T: Float) -> tuple[Float, float]:
     """Find the matrix M and the power β with which `undone` explains the given labels best.
 
-    A share s of the noise is taken out of the probabilities, ``M = ((1 - s) I + s T)⁻¹``, and the rest is sharpened,
-    with s and β of largest likelihood: a model that has learned the noise needs s = 1, β = 1; one that cannot
-    express it, such as a linear one, needs a larger β.
+    A share s of the noise is taken out of the probabilities, ``M = ((1 - s) I + s T)⁻¹``, and the rest is sharpened:
+    a model that has learned the noise needs s = 1, β = 1; one that cannot express it, such as a linear one, needs a
+    larger β. Each s has the β of largest likelihood, near 1 a priori, and counts as far as the labels make it likely.
     """
-    best_loss = np.inf
-    best: tuple[Float, float] = np.eye(len(T)), 1.0
+    matrices, losses, log_powers = [], [], []
     for share in SHARES:
         matrix = np.linalg.inv((1 - share) * np.eye(len(T)) + share * T).astype(np.float64)
 
         def loss(log_power: float, matrix: Float = matrix) -> float:
             foretold = np.einsum("nk,kn->n", undone(probs, matrix, float(np.exp(log_power))), T[:, given])
-            return float(-np.log(np.maximum(foretold, 1e-300)).mean())
+            doubt = (log_power / USUAL_POWER) ** 2 / 2
+            return float(-np.log(np.maximum(foretold, 1e-300)).sum()) + doubt
 
         found = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02})
-        if found.fun < best_loss:
-            best_loss, best = float(found.fun), (matrix, float(np.exp(found.x)))
-    return best
+        matrices.append(matrix)
+        losses.append(found.fun)
+        log_powers.append(found.x)
+    belief = softmax(-np.array(losses))
+    return np.tensordot(belief, matrices, axes=1), float(np.exp(belief @ log_powers))
 
 
 def undone(probs: Float, matrix: Float, power: float) -> Float:
