@@ -256,10 +256,13 @@ def test_options_that_make_no_sense(options, error, message):
         audit_labels(PROBS, [0, 1, 0], **options)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_few_labels_with_little_to_tell_make_nothing_sure(seed):
-    """The matrix alone would make 0 and 1 of such probabilities, and a power that the labels happen to like, too."""
-    rng = np.random.default_rng(seed)
-    first = rng.uniform(0.42, 0.58, 300)
-    cleared = _label_noise.explained(np.c_[first, 1 - first], rng.integers(0, 2, 300), symmetric(2, 0.43))
-    assert cleared.max() < 0.97
+def test_few_labels_with_little_to_tell_make_nothing_sure():
+    """Most likely, by itself, is for one draw in three that nearly all rows are certain, and for others that none is."""
+    T, sure = symmetric(2, 0.43), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        first = rng.uniform(0.42, 0.58, 200)
+        cleared = _label_noise.explained(np.c_[first, 1 - first], (rng.random(200) > first).astype(int), T)
+        sure.append(np.median(cleared.max(axis=1)))
+    assert 0.55 < min(sure)
+    assert max(sure) < 0.9
