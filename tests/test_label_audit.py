@@ -262,7 +262,9 @@ def test_few_labels_with_little_to_tell_make_nothing_sure():
     for seed in range(12):
         rng = np.random.default_rng(seed)
         first = rng.uniform(0.42, 0.58, 200)
-        cleared = _label_noise.explained(np.c_[first, 1 - first], (rng.random(200) > first).astype(int), T)
+        probs = np.c_[first, 1 - first]
+        undoing = _label_noise.undoing(probs, (rng.random(200) > first).astype(int), T)
+        cleared = _label_noise.undone(probs, *undoing)
         sure.append(np.median(cleared.max(axis=1)))
     assert min(sure) > 0.55
     assert max(sure) < 0.9

@@ -25,7 +25,7 @@ SPREAD = 0.2
 SHARES = (0.0, 0.5, 0.8, 0.95, 1.0)
 SOFT = 1e-3
 USUAL_POWER = 1.0
-"""How far the logarithm of the power is from 0 usually: few rows with little to tell must not make a model sure."""
+"""How far the logarithm of the power of an answer usually is from 0."""
 
 
 def transition_matrix(probs: Float, given: Int) -> Float:
@@ -61,32 +61,43 @@ def transition_matrix(probs: Float, given: Int) -> Float:
 
 
 def explained(probs: Float, given: Int, T: Float) -> Float:
-    """Estimate the posterior of the true class, so that the noise T makes the given labels of it."""
-    return undone(probs, *undoing(probs, given, T))
+    """Estimate the posterior of the true class, so that the noise T makes the given labels of it.
+
+    The likeliest way of `undone` alone: flags need the best guess, and a wrong one costs a look.
+    """
+    matrices, log_powers, losses = _ways(probs, given, T, np.inf)
+    likeliest = int(losses.argmin())
+    return undone(probs, matrices[likeliest], float(np.exp(log_powers[likeliest])))
 
 
 def undoing(probs: Float, given: Int, T: Float) -> tuple[Float, float]:
-    """Find the matrix M and the power β with which `undone` explains the given labels best.
+    """Find the matrix M and the power β with which `undone` is to answer.
+
+    All ways of it count as far as the labels make them likely, with a power near 1 a priori: few rows with little to
+    tell must not make a model sure.
+    """
+    matrices, log_powers, losses = _ways(probs, given, T, USUAL_POWER)
+    belief = softmax(-losses)
+    return np.tensordot(belief, matrices, axes=1), float(np.exp(belief @ log_powers))
+
+
+def _ways(probs: Float, given: Int, T: Float, usual_power: float) -> tuple[Float, Float, Float]:
+    """Matrices M and the logarithms of powers β that explain the given labels, and how badly each pair does.
 
     A share s of the noise is taken out of the probabilities, ``M = ((1 - s) I + s T)⁻¹``, and the rest is sharpened:
     a model that has learned the noise needs s = 1, β = 1; one that cannot express it, such as a linear one, needs a
-    larger β. Each s has the β of largest likelihood, near 1 a priori, and counts as far as the labels make it likely.
+    larger β.
     """
-    matrices, losses, log_powers = [], [], []
-    for share in SHARES:
-        matrix = np.linalg.inv((1 - share) * np.eye(len(T)) + share * T).astype(np.float64)
+    matrices = np.stack([np.linalg.inv((1 - share) * np.eye(len(T)) + share * T) for share in SHARES])
+    found = []
+    for matrix in matrices:
 
         def loss(log_power: float, matrix: Float = matrix) -> float:
             foretold = np.einsum("nk,kn->n", undone(probs, matrix, float(np.exp(log_power))), T[:, given])
-            doubt = (log_power / USUAL_POWER) ** 2 / 2
-            return float(-np.log(np.maximum(foretold, 1e-300)).sum()) + doubt
+            return float(-np.log(np.maximum(foretold, 1e-300)).sum()) + (log_power / usual_power) ** 2 / 2
 
-        found = minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02})
-        matrices.append(matrix)
-        losses.append(found.fun)
-        log_powers.append(found.x)
-    belief = softmax(-np.array(losses))
-    return np.tensordot(belief, matrices, axes=1), float(np.exp(belief @ log_powers))
+        found.append(minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02}))
+    return matrices, np.array([way.x for way in found]), np.array([way.fun for way in found])
 
 
 def undone(probs: Float, matrix: Float, power: float) -> Float:
