@@ -51,7 +51,7 @@ def _on_generated(board: Board, method: str) -> Iterator[Target]:
         yield Target(
             f"Generated sets, {LABELS[method]} closes at least 40 % of the distance of {LABELS[other]} to Bayes, on "
             "their mean",
-            f"{100 * share:.0f} % over {counted} sets" if counted else "",
+            f"{100 * share:.1f} % over {counted} sets" if counted else "",
             share >= 0.4 if counted else None,
         )
         errors = [
