@@ -10,6 +10,7 @@ import pytest
 from torch import nn
 
 from selfcal.export import to_onnx
+from selfcal.models import FOR_TABLES
 from selfcal.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
 from tests.test_export import FORMULAS, NEW, Y, fitted
@@ -32,7 +33,7 @@ def test_the_same_probabilities_as_predict_proba(tmp_path, method, n_classes):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"network": "tabular"}, {"network": "periodic"}, {"noisy_labels": True}], ids=str
+    "settings", [*({"network": kind} for kind in FOR_TABLES), {"noisy_labels": True}], ids=str
 )
 def test_committees(tmp_path, settings):
     """Encodings, weights, temperatures and what undoes noise are all in the file."""
@@ -45,7 +46,7 @@ def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
     def network(n_features, n_classes):
         return nn.Sequential(nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.GELU(), nn.Linear(8, n_classes))
 
-    model = fitted("vector", np.array(["ä", "b", "c", "", "猫"])[Y], network=network)
+    model = fitted("temperature", np.array(["ä", "b", "c", "", "猫"])[Y], network=network)
     path = to_onnx(model, tmp_path / "model.onnx")
     np.testing.assert_allclose(answers(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
     stored = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
