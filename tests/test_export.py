@@ -29,7 +29,7 @@ FORMULAS = [
 
 
 def fitted(method, y=Y, **settings):
-    model = SelfCalibratedClassifier(method, max_epochs=30, random_state=0, **settings)
+    model = SelfCalibratedClassifier(method, **{"max_epochs": 30, "random_state": 0, **settings})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(1e3 + X, y)

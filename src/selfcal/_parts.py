@@ -1,4 +1,4 @@
-"""The three disjoint parts of a data set: for training, for the outer level, for early stopping."""
+"""The parts of a data set, disjoint: for training, for the outer level, for early stopping."""
 
 from __future__ import annotations
 

@@ -78,7 +78,8 @@ def train(
     """Train a network by a recipe.
 
     The three data parts must be disjoint: `train_data` for the inner level, `outer_data` for the outer level,
-    `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck.
+    `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck. A post-hoc
+    calibrator alone may have the rows of early stopping as `outer_data`.
 
     If the loss or the parameters stop being finite, training goes back to the last evaluation where all was well and
     on with half the step size, three times at most. If memory runs out, it goes back there, too, and on with batches
