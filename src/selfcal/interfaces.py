@@ -87,6 +87,10 @@ class OuterModel(ABC):
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The hyperparameters for these rows."""
 
+    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """What the network is given in training instead of the rows `x`; draws from torch's random stream."""
+        return x
+
     def decay(self, outer: OuterParams) -> Tensor:
         """The decoupled weight decay λ of each layer: a step of size lr also takes ``lr λ W`` from its weights W."""
         raise NotImplementedError  # nobody asks a model that does not say it `decays`
@@ -180,20 +184,24 @@ class Problem(ABC):
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The outer loss; it may depend on `outer` directly."""
 
+    def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
+        """What it says about them in training, where `outer` may have changed what it is given."""
+        return self.output(theta, batch)
+
     def decay(self, outer: OuterParams) -> Tensor | None:
         """The decoupled weight decay of each coordinate of `theta`; None if there is none."""
         return None
 
     def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The inner loss."""
-        return self.training_loss(self.output(theta, batch), outer, batch)
+        return self.training_loss(self.training_output(theta, outer, batch), outer, batch)
 
     def gradient_graph(self, theta: Tensor, outer: OuterParams, batch: Batch) -> GradientGraph:
         """The training gradient in a form that can be differentiated once more."""
         theta = theta.detach().requires_grad_()
         leaves = {name: value.detach().requires_grad_() for name, value in outer.items()}
         with torch.enable_grad():
-            output = self.output(theta, batch)
+            output = self.training_output(theta, leaves, batch)
             loss = self.training_loss(output, leaves, batch)
             (grad,) = torch.autograd.grad(loss, theta, create_graph=True)
         return GradientGraph(theta, leaves, grad, Evaluation(loss.detach(), grad.detach(), output.detach()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -112,6 +113,10 @@ class BilevelProblem(Problem):
         params = {name: part.view_as(p) for name, part, p in parts}
         return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
 
+    def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
+        """What it says about the rows as the outer model blurs them."""
+        return self.output(theta, replace(batch, x=self._blurred(outer, batch.x)))
+
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
         """The mean over the rows of weight times loss, and the penalty if there is one."""
         model = self.recipe.outer_model
@@ -145,7 +150,7 @@ class BilevelProblem(Problem):
 
         The forward pass is the module's own, so that BatchNorm statistics move as they should.
         """
-        output = self._observed(lambda: self.module(batch.x))
+        output = self._observed(lambda: self.module(self._blurred(outer, batch.x)))
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
@@ -162,6 +167,10 @@ class BilevelProblem(Problem):
         assert self.recipe.outer_model is not None
         with torch.no_grad(), evaluating(self.module):
             return self.recipe.outer_model(outer, self.output(theta, batch), batch)
+
+    def _blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+        model = self.recipe.outer_model
+        return x if model is None else model.blurred(outer, x)
 
     def _observed(self, run: Callable[[], object]) -> Output:
         """The output of a pass, with what the head was given if the outer model reads it."""

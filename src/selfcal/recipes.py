@@ -16,6 +16,7 @@ from selfcal.outer import (
     Combined,
     Gamma,
     GammaNet,
+    InputNoise,
     LabelSmoothing,
     LayerDecay,
     SampleWeights,
@@ -205,8 +206,8 @@ def crossfit(
         folds: How many.
         learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the
             weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
-            ``"temperature"`` (in training) or ``"weights"`` (of rows, by what the networks say about them). The
-            networks share it.
+            ``"noise"`` (on the features, in training), ``"temperature"`` (in training) or ``"weights"`` (of rows, by
+            what the networks say about them). The networks share it.
         outer_lr: Step size of Adam on what is learned.
         inner_steps: Training steps between two of its steps.
 
@@ -238,6 +239,7 @@ _LEARNED: dict[str, Callable[[], OuterModel]] = {
     "decay": lambda: LayerDecay(start=0.3, bounds=(0.3, 10.0)),
     "smoothing": LabelSmoothing,
     "gamma": lambda: Gamma(start=0.0),
+    "noise": InputNoise,
     "temperature": Temperature,
     "weights": WeightNet,
 }

@@ -24,6 +24,7 @@ MODELS = [
         (outer.LayerDecay(), outer.WeightNet(hidden=2), outer.LabelSmoothing(), outer.Temperature())
     ),
     outer.Combined((outer.UnitL2(), outer.Gamma(), outer.LayerDecay(start=2.0), outer.SampleWeights())),
+    outer.Combined((outer.InputNoise(start=0.5), outer.GammaNet(), outer.WeightNet(hidden=2))),
 ]
 SIZES = Sizes(n_train=12, n_classes=3, n_features=5, n_layers=2)
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -247,10 +248,22 @@ def test_label_smoothing_needs_to_know_the_classes():
         (lambda: outer.LabelSmoothing(start=0.7), "start"),
         (lambda: outer.LayerDecay(start=11.0), r"start must be a number in \[0\.001, 10"),
         (lambda: outer.LayerDecay(bounds=(0.0, 1.0)), "bounds"),
+        (lambda: outer.InputNoise(start=0.0), r"start must be a number in \[0\.001, 1"),
         (lambda: outer.Temperature(start=0.1), "start"),
         (lambda: outer.WeightNet(hidden=0), "hidden"),
     ],
-    ids=["tau", "directions", "gamma", "l2", "smoothing", "decay", "bounds", "temperature", "hidden"],
+    ids=[
+        "tau",
+        "directions",
+        "gamma",
+        "l2",
+        "smoothing",
+        "decay",
+        "bounds",
+        "noise",
+        "temperature",
+        "hidden",
+    ],
 )
 def test_settings_out_of_range(build, wording):
     with pytest.raises(ConfigError, match=wording):

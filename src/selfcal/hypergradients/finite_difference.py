@@ -46,7 +46,8 @@ class FiniteDifference(Hypergradient):
         for sign in (1, -1):
             last.rewind()
             with torch.enable_grad():
-                ahead = problem.output(last.theta.add(asked, alpha=sign * epsilon), last.batch)
+                moved = last.theta.add(asked, alpha=sign * epsilon)
+                ahead = problem.training_output(moved, leaves, last.batch)
                 output = ahead._replace(features=last.output.features, seen=last.output.logits)
                 loss = problem.training_loss(output, leaves, last.batch)
             if not loss.requires_grad:  # nothing that the training loss depends on is learned

@@ -28,8 +28,8 @@ class OneStep(Hypergradient):
 
     With v the outer gradient at the end and u = (∂update/∂grad)ᵀ v the direction it asks of the training
     gradient, the hypergradient is ``∂/∂λ ⟨u, ∇θ inner(θ, λ)⟩``. The inner product is a directional derivative:
-    u is pushed through the network to a tangent of its output, and the rest happens at the output, whatever
-    the outer parameters are. No gradient per row is ever formed.
+    u is pushed through the network to a tangent of its output, and the rest happens at the output, unless the
+    outer parameters change what the network is given. No gradient per row is ever formed.
 
     Args:
         tangent: How u is pushed through. ``"difference"``: one more forward pass a small way along u, which any
@@ -53,19 +53,19 @@ class OneStep(Hypergradient):
         """The outer loss and its gradient through the last step."""
         value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
         last = trajectory.steps[-1]
-        with torch.no_grad():
-            asked = asked_of_last_gradient(trajectory, adjoint)
-            tangents = _TANGENTS[self.tangent](problem, last, asked)
-        output = last.output.map(lambda part: part.detach().requires_grad_())
+        asked = asked_of_last_gradient(trajectory, adjoint)
         leaves = leaves_of(outer)
         with torch.enable_grad():
+            here, tangents = _TANGENTS[self.tangent](problem, last, asked, leaves)
+            output = here.map(lambda part: part if part.requires_grad else part.detach().requires_grad_())
             loss = problem.training_loss(output, leaves, last.batch)
             slopes = torch.autograd.grad(loss, _parts(output), create_graph=True, allow_unused=True)
-        moving = [(s, t) for s, t in zip(slopes, tangents, strict=True) if s is not None and s.requires_grad]
+        pairs = [(s, t) for s, t in zip(slopes, tangents, strict=True) if s is not None]
+        moving = [(a, b) for s, t in pairs for a, b in ((s, t), (t, s)) if a.requires_grad]
         through = torch.autograd.grad(
-            [slope for slope, _ in moving],
+            [part for part, _ in moving],
             tuple(leaves.values()),
-            [along for _, along in moving],
+            [factor.detach() for _, factor in moving],
             allow_unused=True,
             materialize_grads=True,
         )
@@ -77,13 +77,17 @@ def _parts(output: Output) -> list[Tensor]:
     return [output.logits] if output.head is None else [output.logits, output.head]
 
 
-def _forward_mode(problem: Problem, step: InnerStep, direction: Tensor) -> list[Tensor]:
-    """The exact derivatives of the step's output when the parameters move along `direction`."""
+def _forward_mode(
+    problem: Problem, step: InnerStep, direction: Tensor, outer: OuterParams
+) -> tuple[Output, list[Tensor]]:
+    """The step's output, and its exact derivatives when the parameters move along `direction`."""
     step.rewind()
     try:
         with forward_ad.dual_level():
             theta = forward_ad.make_dual(step.theta, direction)
-            return [_tangent(part) for part in _parts(problem.output(theta, step.batch))]
+            output = problem.training_output(theta, outer, step.batch)
+            tangents = [_tangent(part) for part in _parts(output)]
+            return output.map(lambda part: forward_ad.unpack_dual(part).primal), tangents
     except NotImplementedError as error:
         raise ConfigError(
             f'A layer of the network has no forward-mode rule ({error}). Use OneStep(tangent="difference").'
@@ -95,13 +99,19 @@ def _tangent(part: Tensor) -> Tensor:
     return torch.zeros_like(value) if tangent is None else tangent
 
 
-def _difference(problem: Problem, step: InnerStep, direction: Tensor) -> list[Tensor]:
+def _difference(
+    problem: Problem, step: InnerStep, direction: Tensor, outer: OuterParams
+) -> tuple[Output, list[Tensor]]:
     """The same to first order in the length of the step."""
     epsilon = difference_step(step.theta, direction, order=1)
     step.rewind()
-    ahead = problem.output(step.theta.add(direction, alpha=epsilon), step.batch)
-    pairs = zip(_parts(ahead), _parts(step.output), strict=True)
-    return [(there - here).div_(epsilon) for there, here in pairs]
+    moved = step.theta.add(direction, alpha=epsilon)
+    here, ahead = step.output, problem.training_output(moved, outer, step.batch)
+    if ahead.logits.requires_grad:  # what the network was given has a gradient of its own
+        step.rewind()
+        here = problem.training_output(step.theta, outer, step.batch)
+    pairs = zip(_parts(ahead), _parts(here), strict=True)
+    return here, [(there - start) / epsilon for there, start in pairs]
 
 
 _TANGENTS = {"difference": _difference, "forward": _forward_mode}

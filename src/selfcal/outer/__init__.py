@@ -3,6 +3,7 @@
 from selfcal.outer.combined import Combined
 from selfcal.outer.gamma import Gamma
 from selfcal.outer.gamma_net import GammaNet
+from selfcal.outer.input_noise import InputNoise
 from selfcal.outer.label_smoothing import LabelSmoothing
 from selfcal.outer.layer_decay import LayerDecay
 from selfcal.outer.sample_weights import SampleWeights
@@ -14,6 +15,7 @@ __all__ = [
     "Combined",
     "Gamma",
     "GammaNet",
+    "InputNoise",
     "LabelSmoothing",
     "LayerDecay",
     "SampleWeights",

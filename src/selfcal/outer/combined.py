@@ -72,6 +72,12 @@ class Combined(OuterModel):
         given = (model(own, output, batch) for model, own in self._parted(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
+    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The rows as one after the other has blurred them."""
+        for model, own in self._parted(outer).items():
+            x = model.blurred(own, x)
+        return x
+
     def decay(self, outer: OuterParams) -> Tensor:
         """That of the model that has one."""
         if not self.decays:

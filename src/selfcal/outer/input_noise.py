@@ -1,0 +1,68 @@
+"""Noise that is added to the rows in training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from selfcal._checks import in_range
+from selfcal._types import Batch, OuterParams, Output, Sizes
+from selfcal.errors import ConfigError
+from selfcal.interfaces import OuterModel
+
+
+@dataclass(frozen=True)
+class InputNoise(OuterModel):
+    """Fresh normal noise on every number of every row, in training alone: the network is given ``x + σ ε``.
+
+    What it says may then not change much within σ of a row. What is learned is the logarithm of σ to base 10. Columns
+    are taken to be of one scale.
+
+    Args:
+        start: The standard deviation σ before training.
+        bounds: The least σ and the largest.
+
+    Example:
+        >>> import torch
+        >>> noise = InputNoise(start=0.1)
+        >>> outer = noise.init(Sizes(n_train=100), like=torch.zeros(()))
+        >>> round(float(noise.blurred(outer, torch.zeros(1000, 10)).std()), 2)
+        0.1
+
+    Reference:
+        Bishop, Training with noise is equivalent to Tikhonov regularization, 1995.
+    """
+
+    start: float = 0.1
+    bounds: tuple[float, float] = (1e-3, 1.0)
+    provides = frozenset()
+
+    def __post_init__(self) -> None:
+        least, most = self.bounds
+        in_range("the first of bounds", least, 0, most, open_low=True)
+        in_range("start", self.start, least, most)
+
+    def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
+        """The starting value."""
+        return {"log10_noise": torch.tensor(math.log10(self.start), dtype=like.dtype, device=like.device)}
+
+    def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
+        """Nothing: the loss is left as it is."""
+        return {}
+
+    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The rows with noise; its scale has a gradient, its draw is the random stream's."""
+        if not x.is_floating_point():
+            raise ConfigError(
+                f"InputNoise adds to the network's input, which must be real numbers; got {x.dtype}. Leave it out "
+                "for networks that look things up by whole numbers."
+            )
+        return x + (outer["log10_noise"] * math.log(10)).exp() * torch.randn_like(x)
+
+    def project(self, outer: OuterParams) -> OuterParams:
+        """Back within the bounds."""
+        least, most = map(math.log10, self.bounds)
+        return {"log10_noise": outer["log10_noise"].clamp(least, most)}
