@@ -25,9 +25,9 @@ from selfcal._checks import Float, Int
 from selfcal.experiments._runner import Results, Row, Unit, run_units
 from selfcal.experiments._tables import mean_and_error
 from selfcal.inference import infer_schema
-from selfcal.interfaces import Recipe
 from selfcal.outer import LayerDecay
 from selfcal.preprocessing import Preprocessor
+from selfcal.recipe import Recipe
 from selfcal.tables import read_table
 
 GENERATED = ("blobs-1.3", "blobs-1.7", "spiral-2.5", "spiral-3.5")

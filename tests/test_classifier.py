@@ -18,8 +18,9 @@ from selfcal import SelfCalibratedClassifier, recipes
 from selfcal.datasets import Blobs
 from selfcal.engine import train
 from selfcal.errors import ConfigError, DataError, SelfcalError
-from selfcal.interfaces import Calibrator, Recipe
+from selfcal.interfaces import Calibrator
 from selfcal.losses import cross_entropy
+from selfcal.recipe import Recipe
 
 METHODS = ["standard", "isoreg", "bo4sc"]
 

@@ -47,7 +47,7 @@ def test_the_formulas_before_they_are_written(method, n_classes):
 
 
 @pytest.mark.parametrize(
-    "method", sorted({*recipes._POST_HOC, "isoreg"} - {*FORMULAS, "attended_temperature"})
+    "method", sorted({*recipes.POST_HOC, "isoreg"} - {*FORMULAS, "attended_temperature"})
 )
 def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     model = fitted(method)

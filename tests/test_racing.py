@@ -11,8 +11,8 @@ from scipy.special import log_softmax
 from torch import nn
 
 from selfcal import recipes
-from selfcal.interfaces import Candidate
 from selfcal.racing import LEAST_WEIGHT, expected_seconds, mean_loss, mixture_weights, race
+from selfcal.recipe import Candidate
 from selfcal.sharing import CrossFit
 from selfcal.team_training import TrainedTeam
 

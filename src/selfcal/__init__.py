@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from selfcal.engine import TrainingResult, train
     from selfcal.history import History
     from selfcal.image_batches import ImageBatches
-    from selfcal.interfaces import Recipe
     from selfcal.predictions import Predictions
     from selfcal.problem import BilevelProblem
+    from selfcal.recipe import Recipe
     from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
     from selfcal.step import BilevelStep
@@ -51,7 +51,7 @@ _HOME = {
     "ImageBatches": "image_batches",
     "Output": "_types",
     "Predictions": "predictions",
-    "Recipe": "interfaces",
+    "Recipe": "recipe",
     "SelectiveClassifier": "reject",
     "SelfCalibratedClassifier": "classifier",
     "TensorBatches": "batches",

@@ -12,7 +12,7 @@ from torch import nn
 
 from selfcal import _checks, models, recipes
 from selfcal.errors import ConfigError
-from selfcal.interfaces import Candidate, Recipe
+from selfcal.recipe import Candidate, Recipe
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 

@@ -13,8 +13,9 @@ from selfcal import losses
 from selfcal._types import Batch
 from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
-from selfcal.interfaces import BatchTransform, OptimizerRule, Recipe, Share
+from selfcal.interfaces import BatchTransform, OptimizerRule, Share
 from selfcal.problem import forward_in_blocks
+from selfcal.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)

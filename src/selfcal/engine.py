@@ -20,9 +20,10 @@ from selfcal.batches import Batches, as_batches
 from selfcal.checkpoint import checkpointed, identity
 from selfcal.errors import ConfigError, DataError, RecoveryWarning
 from selfcal.history import History
-from selfcal.interfaces import Calibrator, OptimizerRule, Recipe
+from selfcal.interfaces import Calibrator, OptimizerRule
 from selfcal.problem import evaluating
 from selfcal.progress import progress_bar
+from selfcal.recipe import Recipe
 from selfcal.run import RUNNING, Run
 from selfcal.step import BilevelStep
 from selfcal.teams import members_of

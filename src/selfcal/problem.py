@@ -15,7 +15,8 @@ from selfcal._checks import one_of
 from selfcal._random import streams_restored
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Evaluation, Problem, Recipe
+from selfcal.interfaces import Evaluation, Problem
+from selfcal.recipe import Recipe
 from selfcal.teams import members_of
 
 BLOCK = 256

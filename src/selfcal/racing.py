@@ -12,7 +12,7 @@ from torch import nn
 
 from selfcal._checks import Float, Int
 from selfcal.engine import TrainingResult
-from selfcal.interfaces import Candidate
+from selfcal.recipe import Candidate
 from selfcal.team_training import TrainedTeam, fitted_temperature, label_loss, pooled
 from selfcal.teams import Committee
 

@@ -10,7 +10,7 @@ import polars as pl
 from sklearn.base import clone
 
 from selfcal import metrics, recipes
-from selfcal._checks import Float
+from selfcal._checks import Float, one_of
 from selfcal.datasets import stratified_split
 from selfcal.errors import CalibrationWarning, DataError
 from selfcal.evaluation import Judge, Layout
@@ -25,7 +25,7 @@ class Recalibration:
 
     Args:
         layout: Where the predictions stand.
-        calibrator: The name of a calibrator, such as "temperature"; one of `recipes.post_hoc_names()`.
+        calibrator: The name of a calibrator, such as "temperature"; one of `recipes.POST_HOC`.
 
     Attributes:
         before: The predictions as they were.
@@ -44,7 +44,7 @@ class Recalibration:
 
     def __init__(self, layout: Layout, calibrator: str = "temperature") -> None:
         self.layout = layout
-        self._calibrator = recipes.post_hoc_calibrator(calibrator)
+        self._calibrator = recipes.POST_HOC[one_of("calibrator", calibrator, recipes.POST_HOC)]()
 
     def fit(self, table: pl.DataFrame, *, drop_unlabelled: bool = False) -> Self:
         """Fit on labelled rows that the model was not trained on."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from selfcal import calibrators, losses
 from selfcal._checks import boolean, one_of
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Calibrator, Candidate, Hypergradient, Loss, Objective, OuterModel, Recipe
+from selfcal.interfaces import Calibrator, Hypergradient, Loss, Objective, OuterModel
 from selfcal.losses.module import fixed, name_of
 from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
 from selfcal.optimizers import Adam, NormalizedSGD
@@ -24,6 +24,7 @@ from selfcal.outer import (
     UnitL2,
     WeightNet,
 )
+from selfcal.recipe import Candidate, Recipe
 from selfcal.sharing import CrossFit, SameRows
 from selfcal.transforms import Mixup
 
@@ -356,7 +357,7 @@ _NAMED: dict[str, Callable[[], Recipe]] = {
     "soft_ece": soft_ece,
     "soft_avuc": soft_avuc,
 }
-_POST_HOC: dict[str, Callable[[], Calibrator]] = {
+POST_HOC: dict[str, Callable[[], Calibrator]] = {
     "temperature": calibrators.TemperatureScaling,
     "ensemble_temperature": calibrators.EnsembleTemperatureScaling,
     "attended_temperature": calibrators.AttendedTemperatureScaling,
@@ -372,6 +373,7 @@ _POST_HOC: dict[str, Callable[[], Calibrator]] = {
     "polynomial": calibrators.PolynomialCalibration,
     "field_aware": calibrators.FieldAwareCalibration,
 }
+"""The calibrators that can follow any training, by name."""
 
 
 def names() -> list[str]:
@@ -381,7 +383,7 @@ def names() -> list[str]:
         >>> names()[:3]
         ['auto', 'crossfit', 'ensemble']
     """
-    return [*_NAMED, *_POST_HOC]
+    return [*_NAMED, *POST_HOC]
 
 
 def named(name: str) -> Recipe:
@@ -392,24 +394,4 @@ def named(name: str) -> Recipe:
         10
     """
     one_of("method", name, names())
-    return post_hoc(_POST_HOC[name](), name) if name in _POST_HOC else _NAMED[name]()
-
-
-def post_hoc_names() -> list[str]:
-    """The names of the calibrators that can follow any training.
-
-    Example:
-        >>> post_hoc_names()[0]
-        'temperature'
-    """
-    return list(_POST_HOC)
-
-
-def post_hoc_calibrator(name: str) -> Calibrator:
-    """The calibrator of that name, not yet fitted.
-
-    Example:
-        >>> post_hoc_calibrator("temperature")
-        TemperatureScaling()
-    """
-    return _POST_HOC[one_of("calibrator", name, _POST_HOC)]()
+    return post_hoc(POST_HOC[name](), name) if name in POST_HOC else _NAMED[name]()

@@ -15,8 +15,9 @@ from selfcal._random import stream_states
 from selfcal._types import Batch, OuterParams
 from selfcal.batches import as_batch
 from selfcal.errors import ConfigError, TrainingError
-from selfcal.interfaces import InnerStep, OptimizerRule, Recipe, Trajectory
+from selfcal.interfaces import InnerStep, OptimizerRule, Trajectory
 from selfcal.problem import BilevelProblem
+from selfcal.recipe import Recipe
 
 MAX_SKIPPED_IN_A_ROW = 10
 

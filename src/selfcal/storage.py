@@ -42,7 +42,8 @@ from selfcal._stored_parts import (
 )
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.errors import ConfigError, ModelFormatError
-from selfcal.interfaces import Calibrator, Recipe
+from selfcal.interfaces import Calibrator
+from selfcal.recipe import Recipe
 
 __all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
 

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from selfcal.distillation import distil
 from selfcal.engine import TrainingResult
-from selfcal.interfaces import Candidate, Share
+from selfcal.interfaces import Share
 from selfcal.optimizers import Adam, AdamW
+from selfcal.recipe import Candidate
 from selfcal.team_training import Rows, TrainedTeam, train_team
 
 USUAL = {

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from selfcal._checks import Float, Int
 from selfcal.engine import TrainingResult, train
-from selfcal.interfaces import OptimizerRule, Recipe, Share
+from selfcal.interfaces import OptimizerRule, Share
 from selfcal.problem import forward_in_blocks
+from selfcal.recipe import Recipe
 from selfcal.team_batches import TeamBatches
 from selfcal.teams import Team
 

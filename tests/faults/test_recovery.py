@@ -176,19 +176,19 @@ def test_huge_scores_of_the_network(method):
 
 
 @pytest.mark.fault("F8")
-@pytest.mark.parametrize("name", recipes.post_hoc_names())
+@pytest.mark.parametrize("name", list(recipes.POST_HOC))
 @pytest.mark.parametrize("size", [1e4, 3e38])
 @pytest.mark.filterwarnings("ignore::selfcal.errors.CalibrationWarning")
 def test_huge_scores_of_others(name, size):
     rng = np.random.default_rng(0)
     z = rng.normal(size=(60, 3))
     y = (z + rng.normal(size=z.shape)).argmax(axis=1)
-    probs = recipes.post_hoc_calibrator(name).fit(size * z, y).predict_proba(size * z)
+    probs = recipes.POST_HOC[name]().fit(size * z, y).predict_proba(size * z)
     assert np.isfinite(probs).all()
     np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
     z[0, 0] = math.inf
     with pytest.raises(DataError, match="finite"):
-        recipes.post_hoc_calibrator(name).fit(z, y)
+        recipes.POST_HOC[name]().fit(z, y)
 
 
 @pytest.mark.fault("F8")

@@ -11,10 +11,10 @@ from selfcal import BilevelStep, SelfCalibratedClassifier, losses, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, FiniteDifference, Neumann, Nystrom, OneStep, Unrolled
-from selfcal.interfaces import Recipe
 from selfcal.objectives import NLL
 from selfcal.optimizers import SGD
 from selfcal.outer import Combined, InputNoise, LayerDecay
+from selfcal.recipe import Recipe
 from tests.outer.test_layer_decay import network, rows
 
 

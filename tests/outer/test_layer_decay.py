@@ -10,10 +10,11 @@ from selfcal import Batch, BilevelStep, losses
 from selfcal._types import Sizes
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, Neumann, Nystrom, OneStep, Unrolled
-from selfcal.interfaces import OptimizerRule, Recipe
+from selfcal.interfaces import OptimizerRule
 from selfcal.objectives import NLL
 from selfcal.optimizers import SGD, Adam, NormalizedSGD, StepDecay
 from selfcal.outer import LayerDecay
+from selfcal.recipe import Recipe
 from selfcal.teams import Team
 
 LIKE = torch.zeros((), dtype=torch.float64)
