@@ -77,7 +77,7 @@ class Shares:
 def test_a_team_is_trained_as_each_of_its_networks_would_be_alone(batch_size, weighted, make):
     """The step of a team is the mean over all rows: each network's own gradient, divided by how many they are."""
     rows = rows_of(weight=np.arange(60.0) % 3 + 1 if weighted else None)
-    batches = rows.batches([s.train for s in CrossFit(4).shares(rows.y, seed=0)], batch_size, seed=5)
+    batches = rows.team_batches([s.train for s in CrossFit(4).shares(rows.y, seed=0)], batch_size, seed=5)
     members = networks(4, make)
     alone = copy.deepcopy(members)
     team = BilevelStep(Team(members), SGD(lr=0.4), recipes.standard(), n_train=60)
@@ -98,12 +98,12 @@ def test_a_team_of_one_is_that_network_to_the_bit():
     (member,) = networks(1)
     single = copy.deepcopy(member)
     team = train_team([member], [share], rows, **training(batch_size=8))
-    batches = rows.batches([share.train], 8, 0)
+    batches = rows.team_batches([share.train], 8, 0)
     found = train(
         single,
         batches,
         None,
-        rows.batches([share.held_out], 8, 1),
+        rows.team_batches([share.held_out], 8, 1),
         recipe=recipes.crossfit(),
         optimizer=Adam(lr=0.02),
         max_steps=60 * len(batches),
@@ -115,7 +115,7 @@ def test_a_team_of_one_is_that_network_to_the_bit():
 
 def test_every_network_returns_to_its_own_best_state():
     rows, shares = rows_of(), CrossFit(3).shares(rows_of().y, seed=0)
-    held_out = rows.batches([share.held_out for share in shares], None, 0)
+    held_out = rows.team_batches([share.held_out for share in shares], None, 0)
     seen = []
 
     def watch(step):
@@ -185,7 +185,7 @@ def test_selection_loss_is_that_of_each_network_on_its_rows(batch_size):
     weight = np.arange(60.0) % 4 + 1
     rows, members = rows_of(weight=weight), networks(2)
     shares = [np.arange(20), np.arange(20, 60)]
-    losses = selection_losses(Team(members), rows.batches(shares, batch_size, 0))
+    losses = selection_losses(Team(members), rows.team_batches(shares, batch_size, 0))
     for member, own, loss in zip(members, shares, losses, strict=True):
         probs = softmax(member(rows.x[own]).detach().double().numpy(), axis=1)
         expected = np.average(label_loss(probs, rows.y[own]), weights=weight[own])
@@ -195,7 +195,7 @@ def test_selection_loss_is_that_of_each_network_on_its_rows(batch_size):
 def test_held_out_logits_of_a_team_come_network_by_network():
     rows, members = rows_of(), networks(2)
     shares = [np.arange(10), np.arange(30, 40)]
-    logits, y, weight = held_out_logits(Team(members), rows.batches(shares, 3, 0))
+    logits, y, weight = held_out_logits(Team(members), rows.team_batches(shares, 3, 0))
     assert weight is not None or len(y) == 20
     np.testing.assert_array_equal(np.sort(y[:10]), np.sort(rows.y[:10]))
     expected = members[1](rows.x[30:40]).detach()

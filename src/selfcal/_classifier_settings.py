@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from torch import nn
+from torch import Tensor, nn
 
 from selfcal import _checks, models, recipes
 from selfcal.errors import ConfigError
 from selfcal.recipe import Candidate, Recipe
+from selfcal.team_settings import TeamSettings
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 
@@ -58,8 +60,8 @@ class ClassifierSettings(BaseEstimator):
         self.checkpoint_dir = checkpoint_dir
 
     @property
-    def validates_in_turn(self) -> bool:
-        """Whether the method holds rows out from each network, and so needs none for validation alone."""
+    def trains_several(self) -> bool:
+        """Whether the method trains several networks; it then holds rows out from them by itself."""
         return self._recipe().sharing is not None
 
     def _recipe(self) -> Recipe:
@@ -90,7 +92,7 @@ class ClassifierSettings(BaseEstimator):
         if self.n_networks not in (None, 1):
             raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
         for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
-            if asked and not self.validates_in_turn:
+            if asked and not self.trains_several:
                 raise ConfigError(
                     f"{name} is for methods that train several networks, such as 'auto'; got it with "
                     f"{self._recipe().name!r}."
@@ -121,6 +123,19 @@ class ClassifierSettings(BaseEstimator):
         if self.batch_size == "auto":
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
+
+    def _team_settings(self, make: Callable[[str, Tensor, int], nn.Module], seed: int) -> TeamSettings:
+        return TeamSettings(
+            make=make,
+            rate=None if self.learning_rate is None else float(self.learning_rate),
+            max_epochs=self.max_epochs,
+            batch_size=BATCH if self.batch_size == "auto" else self._batch_size(0),
+            early_stopping=self.early_stopping,
+            patience=self.patience,
+            seed=seed,
+            verbose=self.verbose,
+            folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
+        )
 
     def _candidates(self) -> Sequence[Candidate]:
         """What is raced; a network that the user chose is the only one."""

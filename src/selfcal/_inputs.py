@@ -111,6 +111,16 @@ def counted_rows(codes: Int, weight: Float | None) -> Int:
     return counted
 
 
+def group_numbers(groups: ArrayLike, n_rows: int) -> Int:
+    """Return the number of each row's group."""
+    values = np.asarray(groups)
+    if values.shape != (n_rows,):
+        raise DataError(
+            f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}."
+        )
+    return np.unique(values, return_inverse=True)[1]
+
+
 def cell(estimator: BaseEstimator, row: int, column: int) -> str:
     """Say where a cell is, with the name of its column if the estimator knows one."""
     names = getattr(estimator, "feature_names_in_", None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,12 +17,11 @@ from torch import Tensor, nn
 
 from selfcal import _checks, models
 from selfcal._checks import Float, Int
-from selfcal._classifier_settings import BATCH, ClassifierSettings
-from selfcal._inputs import class_codes, counted_rows, feature_table, fingerprint, labels
+from selfcal._classifier_settings import ClassifierSettings
+from selfcal._inputs import class_codes, counted_rows, feature_table, fingerprint, group_numbers, labels
 from selfcal._label_noise import undoing
 from selfcal._parts import Parts, keep_back, with_validation
 from selfcal._scaling import FARTHEST, Scaling
-from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
 from selfcal.errors import ConfigError, DataError
 from selfcal.label_audit import SMALLEST, LabelAudit, audit_labels
@@ -33,7 +31,6 @@ from selfcal.own_network import own_network
 from selfcal.problem import forward_in_blocks
 from selfcal.racing import expected_seconds, mean_loss, race
 from selfcal.storage import Storable
-from selfcal.team_settings import TeamSettings
 from selfcal.team_training import Rows
 from selfcal.teams import Denoised
 
@@ -46,23 +43,6 @@ class _Labelled(NamedTuple):
     codes: Int
     weight: Float | None
     rows: Int
-
-
-class _Data(NamedTuple):
-    """All rows, those of `X` and then those of `X_val`, as the network sees them."""
-
-    x: Tensor
-    y: Int
-    weight: Float | None
-
-    def batches(self, rows: Int, batch_size: int | None, seed: int) -> TensorBatches:
-        """These rows in batches; their weights are one on average."""
-        weight = None
-        if self.weight is not None:
-            weight = torch.from_numpy((self.weight[rows] / self.weight[rows].mean()).astype(np.float32))
-        return TensorBatches(
-            self.x[rows], torch.from_numpy(self.y[rows]), weight, batch_size=batch_size, seed=seed
-        )
 
 
 class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
@@ -188,10 +168,10 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if self.recipe_.needs_outer_data and parts.outer is None:
             parts = replace(parts, outer=parts.selection)
         self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
-        data = _Data(self._tensor(table), codes, weight)
+        data = Rows(self._tensor(table), codes, weight)
         if validation is not None:
             ones = np.ones(len(validation[1]))
-            data = _Data(
+            data = Rows(
                 torch.cat([data.x, self._tensor(validation[0], "X_val")]),
                 np.concatenate([codes, validation[1]]),
                 None if weight is None else np.concatenate([weight, ones]),
@@ -210,7 +190,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self._fit_scaling(table[rows], weight)
         data = Rows(self._tensor(table)[rows], codes, weight)
         shares = self.recipe_.sharing.shares(codes, None if groups is None else groups[rows], seed=seed)
-        settings = self._team_settings(seed)
+        settings = self._team_settings(self._seeded_network, seed)
         candidates = self._candidates()
         costs = [
             expected_seconds(settings.make(candidate.network, data.x, seed), len(rows), len(shares))
@@ -249,19 +229,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
         return Denoised(network, torch.from_numpy(matrix).float(), power).eval()
 
-    def _team_settings(self, seed: int) -> TeamSettings:
-        return TeamSettings(
-            make=self._seeded_network,
-            rate=None if self.learning_rate is None else float(self.learning_rate),
-            max_epochs=self.max_epochs,
-            batch_size=BATCH if self.batch_size == "auto" else self._batch_size(0),
-            early_stopping=self.early_stopping,
-            patience=self.patience,
-            seed=seed,
-            verbose=self.verbose,
-            folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
-        )
-
     def _remember(self, result: TrainingResult) -> None:
         self.history_ = result.history
         self.n_iter_ = result.n_steps
@@ -282,19 +249,24 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     def predict_proba(self, X: ArrayLike) -> Float:
         """The probability of each class."""
         logits = self.logits(X)
-        return _softmax(logits) if self.calibrator_ is None else self.calibrator_.predict_proba(logits)
+        if self.calibrator_ is not None:
+            return self.calibrator_.predict_proba(logits)
+        probs: Float = softmax(logits, axis=1)
+        return probs
 
     def confidence(self, X: ArrayLike) -> Float:
         """The probability that the class chosen by `predict` is right."""
         logits = self.logits(X)
-        if self.calibrator_ is None:
-            return _softmax(logits).max(axis=1)
-        return self.calibrator_.confidence(logits)
+        if self.calibrator_ is not None:
+            return self.calibrator_.confidence(logits)
+        confidence: Float = softmax(logits, axis=1).max(axis=1)
+        return confidence
 
     def logits(self, X: ArrayLike) -> Float:
         """The network's raw scores, before any calibration, of shape (rows, classes)."""
         check_is_fitted(self)
-        logits = self._logits(self._tensor(feature_table(self, X, reset=False)))
+        x = self._tensor(feature_table(self, X, reset=False))
+        logits: Float = forward_in_blocks(self.module_, x).double().numpy()
         wrong = ~np.isfinite(logits).all(axis=1)
         if wrong.any():
             raise DataError(
@@ -379,12 +351,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
                 f"groups is for methods that train several networks, such as 'crossfit'; got it with "
                 f"{self.recipe_.name!r}. Keep whole groups apart yourself, and pass them as X_val and y_val."
             )
-        values = np.asarray(groups)
-        if values.shape != (n_rows,):
-            raise DataError(
-                f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}."
-            )
-        return np.unique(values, return_inverse=True)[1]
+        return group_numbers(groups, n_rows)
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
         self._scaling = Scaling.of(table, weight) if self.standardize else Scaling.none(table.shape[1])
@@ -395,7 +362,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             limit = f"within ±{FARTHEST:g} if standardize=False"
         return self._scaling.tensor(table, self, limit=limit, name=name)
 
-    def _train(self, data: _Data, parts: Parts, seed: int) -> TrainingResult:
+    def _train(self, data: Rows, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))
         batches = data.batches(parts.train, batch_size, seed)
         kind = "mlp" if self.network is None else self.network
@@ -424,11 +391,3 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             return models.for_table(kind, x, len(self.classes_), hidden=self.hidden)
         assert callable(self.network)
         return own_network(self.network, x, len(self.classes_))
-
-    def _logits(self, x: Tensor) -> Float:
-        return forward_in_blocks(self.module_, x).double().numpy()
-
-
-def _softmax(logits: Float) -> Float:
-    probs: Float = softmax(logits, axis=1)
-    return probs

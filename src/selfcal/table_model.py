@@ -244,7 +244,7 @@ class TableModel:
         """Fit the classifier; what it warned of."""
         first, second = parts.train, parts.validation
         further: dict[str, Any]
-        if self.classifier.validates_in_turn:
+        if self.classifier.trains_several:
             first = np.union1d(first, second)
             further = {"groups": groups[first]}
         else:
@@ -270,7 +270,7 @@ class TableModel:
             "rows for training": f"{len(parts.train):,}",
             "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
         }
-        if self.classifier.validates_in_turn:
+        if self.classifier.trains_several:
             rows = {"rows, some of them held out from each network": f"{self.classifier._n_rows:,}"}
         settings = {
             "target": self.schema.target,
@@ -282,7 +282,7 @@ class TableModel:
             "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
             **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
         }
-        audit = self.classifier.suspect_labels() if self.classifier.validates_in_turn else None
+        audit = self.classifier.suspect_labels() if self.classifier.trains_several else None
         self.numbers = {
             "title": "How far can this model be trusted?",
             "subtitle": f"Judged on {len(codes):,} rows that no part of the model has seen.",

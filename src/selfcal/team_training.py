@@ -13,6 +13,7 @@ from scipy.special import log_softmax, logsumexp
 from torch import Tensor, nn
 
 from selfcal._checks import Float, Int
+from selfcal.batches import TensorBatches
 from selfcal.engine import TrainingResult, train
 from selfcal.interfaces import OptimizerRule, Share
 from selfcal.problem import forward_in_blocks
@@ -34,16 +35,22 @@ class Rows:
     y: Int
     weight: Float | None
 
-    def batches(self, rows: Sequence[Int], batch_size: int | None, seed: int) -> TeamBatches:
-        """These rows for each network, in batches; the weights are one on average."""
-        weight = None
-        if self.weight is not None:
-            used = np.unique(np.concatenate(rows))
-            weight = torch.from_numpy((self.weight / self.weight[used].mean()).astype(np.float32))
-        own = [torch.from_numpy(part) for part in rows]
-        return TeamBatches(
-            self.x, torch.from_numpy(self.y), weight, rows=own, batch_size=batch_size, seed=seed
-        )
+    def batches(self, rows: Int, batch_size: int | None, seed: int) -> TensorBatches:
+        """These rows for one network, in batches; the weights are one on average."""
+        weight = self._weights(rows)
+        y, own = torch.from_numpy(self.y[rows]), None if weight is None else weight[rows]
+        return TensorBatches(self.x[rows], y, own, batch_size=batch_size, seed=seed)
+
+    def team_batches(self, rows: Sequence[Int], batch_size: int | None, seed: int) -> TeamBatches:
+        """The rows of each network, in batches; the weights are one on average."""
+        weight = self._weights(np.unique(np.concatenate(rows)))
+        y, own = torch.from_numpy(self.y), [torch.from_numpy(part) for part in rows]
+        return TeamBatches(self.x, y, weight, rows=own, batch_size=batch_size, seed=seed)
+
+    def _weights(self, used: Int) -> Tensor | None:
+        if self.weight is None:
+            return None
+        return torch.from_numpy((self.weight / self.weight[used].mean()).astype(np.float32))
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ def train_team(
         seed: Seeds dropout and shuffling.
         **settings: Further arguments of `train`.
     """
-    batches = rows.batches([share.train for share in shares], batch_size, seed)
-    held_out = rows.batches([share.held_out for share in shares], batch_size, seed + 1)
+    batches = rows.team_batches([share.train for share in shares], batch_size, seed)
+    held_out = rows.team_batches([share.held_out for share in shares], batch_size, seed + 1)
     result = train(
         Team(modules),
         batches,
