@@ -42,6 +42,7 @@ def variants() -> dict[str, Recipe]:
         "decay": "decay",
         "smoothing": "smoothing",
         "gamma": "gamma",
+        "noise": "noise",
         "temperature": "temperature",
         "weights": "weights",
         "decay, smoothing": ("decay", "smoothing"),
