@@ -239,6 +239,13 @@ def test_a_bilevel_method_can_be_cross_fitted(data):
     assert weights[there].std() > 0
 
 
+def test_cross_fitting_twice_has_every_row_judged_by_two_networks(data):
+    once, twice = (classifier(recipes.crossfit(folds=3, repeats=n), network="mlp").fit(*data) for n in (1, 2))
+    assert [len(model.module_.members) for model in (once, twice)] == [3, 6]
+    assert np.isfinite(twice.out_of_fold_).all()
+    assert not np.array_equal(once.out_of_fold_, twice.out_of_fold_)
+
+
 def test_another_method_leaves_nothing_of_a_race(data):
     model = classifier("crossfit").fit(*data)
     model.set_params(method="standard").fit(*data)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from selfcal.errors import ConfigError, DataError
 from selfcal.sharing import CrossFit, SameRows, fold_numbers
 
-SHARINGS = [CrossFit(2), CrossFit(5), SameRows(3), SameRows(2, held_out=4)]
+SHARINGS = [CrossFit(2), CrossFit(5), CrossFit(3, repeats=2), SameRows(3), SameRows(2, held_out=4)]
 
 
 @st.composite
@@ -84,6 +84,14 @@ def test_crossfit_holds_every_row_out_once():
     np.testing.assert_array_equal(np.sort(np.concatenate([s.held_out for s in shares])), np.arange(30))
 
 
+def test_crossfit_repeated_begins_as_it_would_alone_and_goes_on_with_other_folds():
+    codes = np.arange(30) % 3
+    once, twice = ([s.held_out.tolist() for s in CrossFit(4, n).shares(codes, seed=0)] for n in (1, 2))
+    assert twice[:4] == once
+    assert not any(fold in once for fold in twice[4:])
+    np.testing.assert_array_equal(np.sort(np.concatenate(twice[4:])), np.arange(30))
+
+
 def test_same_rows_are_the_same_for_all():
     first, *others = SameRows(4, held_out=3).shares(np.arange(30) % 3, seed=0)
     assert len(others) == 3
@@ -110,7 +118,10 @@ def test_too_few_rows(codes, groups, n):
         CrossFit(5).shares(np.array(codes), groups, seed=0)
 
 
-@pytest.mark.parametrize("make", [lambda: CrossFit(1), lambda: SameRows(0), lambda: SameRows(held_out=1)])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: CrossFit(1), lambda: CrossFit(repeats=0), lambda: SameRows(0), lambda: SameRows(held_out=1)],
+)
 def test_bad_settings(make):
     with pytest.raises(ConfigError, match="must be a whole number of at least"):
         make()

@@ -195,6 +195,7 @@ def bo4sc(
 def crossfit(
     *,
     folds: int = 5,
+    repeats: int = 1,
     learn: str | Sequence[str] | None = None,
     outer_lr: float = 0.02,
     inner_steps: int = 5,
@@ -205,6 +206,7 @@ def crossfit(
 
     Args:
         folds: How many.
+        repeats: How often, each time with other folds: more networks, and a better mean of them, for more time.
         learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the
             weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
             ``"noise"`` (on the features, in training), ``"temperature"`` (in training) or ``"weights"`` (of rows, by
@@ -214,11 +216,11 @@ def crossfit(
 
     Example:
         >>> crossfit(folds=3).sharing
-        CrossFit(folds=3)
+        CrossFit(folds=3, repeats=1)
         >>> crossfit(learn="decay").outer_model
         LayerDecay(start=0.3, bounds=(0.3, 10.0))
     """
-    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds))
+    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds, repeats))
     chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
     learned = [_LEARNED[one_of("learn", name, _LEARNED)]() for name in chosen]
     if not learned:
@@ -251,15 +253,19 @@ def ensemble(*, networks: int = 5) -> Recipe:
     return Recipe(name="ensemble", loss=losses.cross_entropy, sharing=SameRows(networks))
 
 
-def auto(*, folds: int = 5) -> Recipe:
+def auto(*, folds: int = 5, repeats: int = 1) -> Recipe:
     """Several kinds of cross-fitted network, raced by what they say about rows they have not seen.
+
+    Args:
+        folds: Of the rows; each kind trains as many networks, and each is kept away from one.
+        repeats: How often, each time with other folds.
 
     Example:
         >>> [candidate.network for candidate in auto().portfolio]
         ['mlp', 'linear', 'additive', 'tabular', 'periodic', 'waves']
     """
     kinds = ("mlp", "linear", "additive", "tabular", "periodic", "waves")
-    recipe = crossfit(folds=folds)
+    recipe = crossfit(folds=folds, repeats=repeats)
     return Recipe(
         name="auto",
         loss=recipe.loss,

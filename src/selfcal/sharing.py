@@ -17,6 +17,7 @@ class CrossFit(Sharing):
 
     Args:
         folds: How many.
+        repeats: Do so again, with other folds: every row is held out as many times.
 
     Example:
         >>> shares = CrossFit(folds=2).shares(np.array([0, 0, 1, 1]), seed=0)
@@ -25,14 +26,16 @@ class CrossFit(Sharing):
     """
 
     folds: int = 5
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         positive_int("folds", self.folds, low=2)
+        positive_int("repeats", self.repeats)
 
     def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
         """All folds but one to train on, and that one held out, for each network in turn."""
-        fold = fold_numbers(codes, self.folds, groups, seed=seed)
-        return [_share(fold == number) for number in range(self.folds)]
+        dealt = [fold_numbers(codes, self.folds, groups, seed=seed + turn) for turn in range(self.repeats)]
+        return [_share(fold == number) for fold in dealt for number in range(self.folds)]
 
 
 @dataclass(frozen=True)
