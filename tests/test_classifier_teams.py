@@ -246,6 +246,19 @@ def test_cross_fitting_twice_has_every_row_judged_by_two_networks(data):
     assert not np.array_equal(once.out_of_fold_, twice.out_of_fold_)
 
 
+def test_told_of_wrong_labels_it_foretells_the_true_ones():
+    X, y = Blobs(std=1.3).sample(600, seed=0)
+    X_test, y_test = Blobs(std=1.3).sample(2000, seed=1)
+    wrong = np.random.default_rng(0).random(600) < 0.3
+    given = np.where(wrong, (y + 1 + np.arange(600) % 4) % 5, y)
+    plain, told = (
+        classifier(network="mlp", max_epochs=60, hidden=(32,), noisy_labels=told).fit(X, given)
+        for told in (False, True)
+    )
+    losses = [log_loss(y_test, model.predict_proba(X_test)) for model in (plain, told)]
+    assert losses[1] < 0.7 * losses[0]
+
+
 def test_another_method_leaves_nothing_of_a_race(data):
     model = classifier("crossfit").fit(*data)
     model.set_params(method="standard").fit(*data)

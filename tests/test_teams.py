@@ -6,8 +6,9 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
+from selfcal import _label_noise
 from selfcal.errors import ConfigError, DataError
-from selfcal.teams import Committee, Team, members_of
+from selfcal.teams import KEPT, Committee, Denoised, Team, members_of
 
 
 def networks(n, n_classes=3):
@@ -100,3 +101,26 @@ class TestCommittee:
     def test_bad_settings(self, settings, error, message):
         with pytest.raises(error, match=message):
             Committee(**{"members": networks(2), **settings})
+
+
+class TestDenoised:
+    MATRIX = np.linalg.inv([[0.6, 0.4], [0.3, 0.7]])
+
+    def answer(self, logits, power):
+        """What is made of a network that says `logits`."""
+        answering = Denoised(nn.Identity(), torch.from_numpy(self.MATRIX).float(), power)
+        return answering(torch.tensor(logits, dtype=torch.float32))
+
+    def test_it_is_the_undone_noise_and_a_little_of_the_answer_itself(self):
+        logits = np.random.default_rng(0).normal(size=(20, 2))
+        said = softmax(logits, axis=1)
+        expected = (1 - KEPT) * _label_noise.undone(said, self.MATRIX, 1.7) + KEPT * said
+        np.testing.assert_allclose(self.answer(logits, 1.7).exp(), expected, atol=1e-6)
+
+    @pytest.mark.parametrize("size", [1.0, 1e3, 1e30])
+    def test_no_answer_is_surer_than_the_network_lets_it_be(self, size):
+        """A power of twelve would leave 1e-36 of the other class, or nothing."""
+        logits = np.array([[0.4, -0.4], [-0.1, 0.1]]) * size
+        answer = self.answer(logits, 12.0)
+        assert answer.isfinite().all()
+        assert (answer.exp().numpy() >= KEPT * softmax(logits, axis=1) * (1 - 1e-5)).all()

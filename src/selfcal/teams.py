@@ -13,6 +13,9 @@ from selfcal._checks import in_range, same_length
 from selfcal._label_noise import SOFT
 from selfcal.errors import ConfigError
 
+KEPT = 0.03
+"""The share of a network's own answer beside the one that was cleared of noise, which can be sure and wrong."""
+
 
 class Team(nn.Module):
     """Networks of one make, each of which is given a share of the rows: the first network the first, and so on.
@@ -116,8 +119,8 @@ class Committee(nn.Module):
 class Denoised(nn.Module):
     """What a network says about the true class, after it was taught by labels of which some were wrong.
 
-    With p its probabilities, the answer is ``β log (p M)₊``: the matrix M takes the noise out of them and the power β
-    sharpens what is left; what is not positive becomes a little so.
+    With p its probabilities, the answer is nearly ``softmax(β log (p M)₊)``: the matrix M takes the noise out of them
+    and the power β sharpens what is left; what is not positive becomes a little so. A little of p itself is kept.
 
     Args:
         network: The network.
@@ -130,7 +133,7 @@ class Denoised(nn.Module):
         >>> _ = network.load_state_dict({"weight": torch.zeros(2, 1), "bias": torch.tensor([0.7, 0.3]).log()})
         >>> matrix = torch.tensor([[0.7, 0.3], [0.3, 0.7]]).inverse()
         >>> Denoised(network, matrix)(torch.ones(1, 1)).softmax(dim=1).round(decimals=2)
-        tensor([[1., 0.]], grad_fn=<RoundBackward1>)
+        tensor([[0.9900, 0.0100]], grad_fn=<RoundBackward1>)
     """
 
     matrix: Tensor
@@ -146,5 +149,7 @@ class Denoised(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of the true class."""
-        shares = self.network(x).softmax(dim=1) @ self.matrix
-        return self.power * ((shares + (shares.square() + 4 * SOFT**2).sqrt()) / 2).log()
+        said = F.log_softmax(self.network(x), dim=1)
+        shares = said.exp() @ self.matrix
+        logs = self.power * ((shares + (shares.square() + 4 * SOFT**2).sqrt()) / 2).log()
+        return torch.logaddexp(said + math.log(KEPT), F.log_softmax(logs, dim=1) + math.log1p(-KEPT))
