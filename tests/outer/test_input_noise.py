@@ -11,23 +11,15 @@ from selfcal import BilevelStep, SelfCalibratedClassifier, losses, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, FiniteDifference, Neumann, Nystrom, OneStep, Unrolled
-from selfcal.objectives import NLL
 from selfcal.optimizers import SGD
 from selfcal.outer import Combined, InputNoise, LayerDecay
-from selfcal.recipe import Recipe
 from tests.outer.test_layer_decay import network, rows
+from tests.outer.test_layer_decay import recipe as decay_recipe
 
 
 def recipe(hypergradient=None, *, start=0.3, inner_steps=1, outer_lr=1e-3):
-    return Recipe(
-        name="noise",
-        loss=losses.cross_entropy,
-        outer_model=InputNoise(start=start),
-        objective=NLL(),
-        hypergradient=hypergradient or OneStep(),
-        outer_optimizer=SGD(lr=outer_lr),
-        inner_steps=inner_steps,
-    )
+    decay = decay_recipe(outer_lr=outer_lr, inner_steps=inner_steps)
+    return replace(decay, outer_model=InputNoise(start=start), hypergradient=hypergradient or OneStep())
 
 
 def test_with_a_fixed_scale_it_is_plain_training_on_noisy_rows():

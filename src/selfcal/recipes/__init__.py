@@ -1,0 +1,125 @@
+"""The named methods, each a short composition of parts. Only this package names concrete methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from selfcal import calibrators
+from selfcal._checks import one_of
+from selfcal.interfaces import Calibrator
+from selfcal.recipe import Recipe
+from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
+from selfcal.recipes.one_level import (
+    brier,
+    entropy,
+    flsd,
+    focal,
+    isoreg,
+    label_smoothing,
+    lp_norm,
+    mbls,
+    mdca,
+    mixup,
+    mmce,
+    post_hoc,
+    soft_avuc,
+    soft_ece,
+    standard,
+    with_loss,
+)
+from selfcal.recipes.several_networks import auto, crossfit, ensemble
+
+__all__ = [
+    "Recipe",
+    "auto",
+    "bo4sc",
+    "brier",
+    "ce_dece",
+    "ce_sece",
+    "crossfit",
+    "ensemble",
+    "entropy",
+    "flsd",
+    "focal",
+    "gamma_net",
+    "gamma_net_dece",
+    "gamma_net_sece",
+    "isoreg",
+    "label_smoothing",
+    "lp_norm",
+    "mbls",
+    "mdca",
+    "mixup",
+    "mmce",
+    "named",
+    "names",
+    "post_hoc",
+    "soft_avuc",
+    "soft_ece",
+    "standard",
+    "with_loss",
+]
+
+_NAMED: dict[str, Callable[[], Recipe]] = {
+    "auto": auto,
+    "crossfit": crossfit,
+    "ensemble": ensemble,
+    "standard": standard,
+    "isoreg": isoreg,
+    "bo4sc": bo4sc,
+    "gamma_net_sece": gamma_net_sece,
+    "gamma_net_dece": gamma_net_dece,
+    "gamma_net": gamma_net,
+    "ce_dece": ce_dece,
+    "ce_sece": ce_sece,
+    "focal": focal,
+    "flsd": flsd,
+    "label_smoothing": label_smoothing,
+    "mbls": mbls,
+    "lp_norm": lp_norm,
+    "entropy": entropy,
+    "brier": brier,
+    "mixup": mixup,
+    "mmce": mmce,
+    "mdca": mdca,
+    "soft_ece": soft_ece,
+    "soft_avuc": soft_avuc,
+}
+POST_HOC: dict[str, Callable[[], Calibrator]] = {
+    "temperature": calibrators.TemperatureScaling,
+    "ensemble_temperature": calibrators.EnsembleTemperatureScaling,
+    "attended_temperature": calibrators.AttendedTemperatureScaling,
+    "vector": calibrators.VectorScaling,
+    "matrix": calibrators.MatrixScaling,
+    "dirichlet": calibrators.DirichletCalibration,
+    "platt": calibrators.PlattScaling,
+    "beta": calibrators.BetaCalibration,
+    "isotonic": calibrators.IsotonicCalibration,
+    "histogram": calibrators.HistogramBinning,
+    "bbq": calibrators.BBQ,
+    "scaling_binning": calibrators.ScalingBinning,
+    "polynomial": calibrators.PolynomialCalibration,
+    "field_aware": calibrators.FieldAwareCalibration,
+}
+"""The calibrators that can follow any training, by name."""
+
+
+def names() -> list[str]:
+    """The names of all methods.
+
+    Example:
+        >>> names()[:3]
+        ['auto', 'crossfit', 'ensemble']
+    """
+    return [*_NAMED, *POST_HOC]
+
+
+def named(name: str) -> Recipe:
+    """The recipe of that name with its default settings.
+
+    Example:
+        >>> named("bo4sc").inner_steps
+        10
+    """
+    one_of("method", name, names())
+    return post_hoc(POST_HOC[name](), name) if name in POST_HOC else _NAMED[name]()

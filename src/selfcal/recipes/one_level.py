@@ -1,0 +1,102 @@
+"""Methods without an outer level: a loss, a transform of the batches, or a calibrator after training."""
+
+from __future__ import annotations
+
+from selfcal import calibrators, losses
+from selfcal._checks import boolean, one_of
+from selfcal.interfaces import Calibrator, Loss
+from selfcal.losses.module import fixed, name_of
+from selfcal.recipe import Recipe
+from selfcal.transforms import Mixup
+
+
+def standard() -> Recipe:
+    """Plain training with cross-entropy."""
+    return Recipe(name="standard", loss=losses.cross_entropy)
+
+
+def post_hoc(calibrator: Calibrator, name: str | None = None) -> Recipe:
+    """Plain training, then a calibrator fitted on rows kept back from it.
+
+    Example:
+        >>> post_hoc(calibrators.TemperatureScaling()).name
+        'TemperatureScaling'
+    """
+    return Recipe(name=name or type(calibrator).__name__, loss=losses.cross_entropy, calibrator=calibrator)
+
+
+def with_loss(loss: Loss, name: str | None = None, **settings: float | str) -> Recipe:
+    """Plain training with another loss.
+
+    Example:
+        >>> with_loss(losses.soft_ece, n_bins=10).name
+        'soft_ece'
+    """
+    return Recipe(name=name or name_of(loss), loss=fixed(loss, **settings))
+
+
+def focal(*, gamma: float = 1.0) -> Recipe:
+    """Rows the network knows count less: the loss is ``-(1 - p_y)^γ log p_y``."""
+    return with_loss(losses.focal, gamma=gamma)
+
+
+def flsd() -> Recipe:
+    """Focal loss with γ by sample: 5 where the label has a probability under 0.2, else 3."""
+    return with_loss(losses.flsd)
+
+
+def label_smoothing(*, smoothing: float = 0.05) -> Recipe:
+    """A share of each label is spread over all classes."""
+    return with_loss(losses.label_smoothing, smoothing=smoothing)
+
+
+def mbls(*, alpha: float = 0.1, margin: float = 10.0) -> Recipe:
+    """Logits more than a margin under the largest have a price: margin-based label smoothing."""
+    return with_loss(losses.margin_label_smoothing, "mbls", alpha=alpha, margin=margin)
+
+
+def lp_norm(*, alpha: float = 0.01, p: float = 1.0) -> Recipe:
+    """The norm of the logits has a price."""
+    return with_loss(losses.lp_norm, alpha=alpha, p=p)
+
+
+def entropy(*, alpha: float = 0.1) -> Recipe:
+    """The entropy of the prediction has a reward."""
+    return with_loss(losses.entropy_regularized, "entropy", alpha=alpha)
+
+
+def brier() -> Recipe:
+    """The Brier score instead of cross-entropy."""
+    return with_loss(losses.brier)
+
+
+def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) -> Recipe:
+    """The batch's maximum mean calibration error has a price; `weighted` evens out right and wrong rows."""
+    loss = losses.weighted_mmce if boolean("weighted", weighted) else losses.mmce
+    return with_loss(loss, "mmce", alpha=alpha, bandwidth=bandwidth)
+
+
+def mixup(*, alpha: float = 1.0) -> Recipe:
+    """Rows are mixed in pairs, and so are their labels."""
+    return Recipe(name="mixup", loss=losses.mixed_cross_entropy, transform=Mixup(alpha=alpha))
+
+
+def mdca(*, alpha: float = 1.0) -> Recipe:
+    """The distance between how often classes come in a batch and how often they are said to has a price."""
+    return with_loss(losses.mdca, alpha=alpha)
+
+
+def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01, norm: str = "l2") -> Recipe:
+    """The batch's expected calibration error in soft bins has a price."""
+    return with_loss(losses.soft_ece, alpha=alpha, n_bins=n_bins, temperature=temperature, norm=norm)
+
+
+def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float = 1.0) -> Recipe:
+    """Rows that are right but unsure, or wrong but sure, have a price."""
+    return with_loss(losses.soft_avuc, alpha=alpha, threshold=threshold, temperature=temperature)
+
+
+def isoreg(*, floor: str = "none") -> Recipe:
+    """Plain training, then isotonic regression of being right on the confidence."""
+    one_of("floor", floor, ("none", "chance"))
+    return post_hoc(calibrators.IsotonicConfidence(floor=floor), "isoreg")
