@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
+from selfcal._random import Dropout
 from selfcal.encodings import Periodic, PiecewiseLinear
 from selfcal.errors import ConfigError
 from selfcal.models import (
@@ -29,7 +31,7 @@ IMAGE_NETWORKS = pytest.mark.parametrize("network", [resnet18, resnet50, vgg16])
 def test_shapes_and_dropout():
     module = mlp(3, 4, hidden=(8, 6), dropout=0.2)
     assert module(torch.zeros(2, 3)).shape == (2, 4)
-    assert [type(layer) for layer in module] == [nn.Linear, nn.ReLU, nn.Dropout] * 2 + [nn.Linear]
+    assert [type(layer) for layer in module] == [nn.Linear, nn.ReLU, Dropout] * 2 + [nn.Linear]
 
 
 def test_no_hidden_layer_is_logistic_regression():
@@ -176,7 +178,7 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
     with forward_ad.dual_level():
         tangent = forward_ad.unpack_dual(logits(forward_ad.make_dual(theta, direction))).tangent
     expected = central_difference(logits, theta, direction).detach()
-    torch.testing.assert_close(tangent, expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(tangent, expected, rtol=1e-3, atol=1e-4)
 
     flat = theta.clone().requires_grad_()
     (slope,) = torch.autograd.grad(loss(flat), flat, create_graph=True)
@@ -185,16 +187,22 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
     assert (second - difference).norm() < 1e-2 * difference.norm()
 
 
-def test_several_threads_do_not_end_the_process():
-    """Narrow layers, an odd batch, two threads: torch's own backward pass crashes on some layouts of memory."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_narrow_convolutions_do_not_corrupt_memory(threads):
+    """On a CPU with AVX2 alone, which oneDNN can be told this one is, torch's backward pass through narrow layers
+    crashes, hangs or returns nonsense for some memory layouts; the caller's may be one of them."""
     program = (
-        "import torch; from selfcal import models; torch.set_num_threads(2); torch.manual_seed(0)\n"
-        "for _ in range(6):\n"
-        "    module = models.resnet18(10, width=8, channels=1)\n"
-        "    for _ in range(3):\n"
-        "        module(torch.randn(127, 1, 28, 28)).logsumexp(dim=1).sum().backward()\n"
+        f"import torch; from selfcal import models; torch.set_num_threads({threads}); torch.manual_seed(0)\n"
+        "for width, rows in ((2, 40), (4, 40), (8, 127)):\n"
+        "    x = torch.randn(rows, 3, 28, 28).contiguous(memory_format=torch.channels_last)\n"
+        "    for network in (models.resnet18, models.vgg16):\n"
+        "        module = network(10, width=width)\n"
+        "        for _ in range(3):\n"
+        "            module(x).logsumexp(dim=1).sum().backward()\n"
     )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    ended = subprocess.run([sys.executable, "-c", program], check=False, env=environment, timeout=300)
+    assert ended.returncode == 0
 
 
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from selfcal._checks import in_range, one_of, positive_int
+from selfcal._random import Dropout
 from selfcal.encodings import Periodic, PiecewiseLinear, Waves
 
 EXPANSION = 4
@@ -82,7 +83,7 @@ def mlp(
     for size in hidden:
         layers += [nn.Linear(width, positive_int("hidden", size)), nn.ReLU()]
         if dropout:
-            layers.append(nn.Dropout(dropout))
+            layers.append(Dropout(dropout))
         width = size
     return nn.Sequential(*layers, nn.Linear(width, n_classes))
 
@@ -270,16 +271,15 @@ class _Residual(nn.Module):
         return self.relu(self.way(x) + self.shortcut(x))
 
 
-class _ChannelsLast(nn.Module):
-    """The same values with the channels of a pixel side by side in memory, on one thread.
+class _Planes(nn.Module):
+    """The same image, one channel after the other in memory.
 
-    With several threads, the backward pass of torch 2.13 through eight channels laid out like this ends the process
-    (a segmentation fault) at some batch sizes, such as 127; there they lie plane by plane.
+    With the channels of a pixel side by side (`torch.channels_last`), the backward pass of torch 2.13 through narrow
+    convolutions corrupts memory on CPUs with AVX2 and without AVX-512, and crashes on several threads elsewhere.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        layout = torch.channels_last if torch.get_num_threads() == 1 else torch.contiguous_format
-        return x.contiguous(memory_format=layout)
+        return x.contiguous()
 
 
 def _resnet(
@@ -332,11 +332,6 @@ def _relu() -> nn.ReLU:
 
 
 def _classifier(layers: list[nn.Module], features: int, n_classes: int) -> nn.Module:
-    """The layers, the mean over the image and one linear layer.
-
-    On one thread, from the first convolution on, the channels lie last in memory: a step on the CPU then takes two
-    thirds of the time. (An image of one channel does not tell the layouts apart, so the input is left as it is.)
-    """
-    first, *others = layers
+    """The layers, the mean over the image and one linear layer."""
     head = nn.Linear(features, positive_int("n_classes", n_classes, low=2))
-    return nn.Sequential(first, _ChannelsLast(), *others, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)
+    return nn.Sequential(_Planes(), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), head)

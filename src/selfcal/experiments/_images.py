@@ -31,6 +31,7 @@ from selfcal import (
 )
 from selfcal._checks import Float, Int
 from selfcal._files import write_atomically
+from selfcal._random import seeded
 from selfcal.datasets import ImageSet
 from selfcal.engine import held_out_logits
 from selfcal.experiments._runner import Results, Row, run_units
@@ -153,8 +154,7 @@ class ImageExperiment:
         return seconds * self.profile.seeds / 3600
 
     def _module(self, network: str, data: _Data, seed: int = 0) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             build = getattr(models, network)
             width = self.profile.networks[network]
             module: nn.Module = build(data.n_classes, width=width, channels=data.channels)
