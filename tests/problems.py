@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from selfcal._random import RandomStream
 from selfcal._types import Batch, Output
 from selfcal.interfaces import InnerStep, Problem, Trajectory
 
@@ -66,11 +67,11 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
     """Take an inner step per batch and record all of them."""
     state, steps = rule.init(theta), []
     for count, batch in enumerate(batches, start=1):
-        random = (torch.get_rng_state(),)
+        rewind = RandomStream(torch.device("cpu")).mark()
         graph = problem.gradient_graph(theta, outer, batch)
         grad = graph.evaluation.grad
         after, state_after = rule.update(theta, grad, state, count)
         kept = graph if keep_graphs else None
-        steps.append(InnerStep(theta, state_after, count, batch, random, graph.evaluation, kept))
+        steps.append(InnerStep(theta, state_after, count, batch, rewind, graph.evaluation, kept))
         theta, state = after, state_after
     return Trajectory(rule, steps, theta)

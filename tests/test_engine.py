@@ -504,3 +504,12 @@ def test_one_network_of_a_team_that_never_had_a_finite_loss_is_an_error():
     best.consider(step, [1.0, math.nan])
     with pytest.raises(TrainingError, match="never finite"):
         best.restore(step)
+
+
+@pytest.mark.parametrize(
+    "recipe", [recipes.auto(), recipes.crossfit(), recipes.ensemble()], ids=lambda r: r.name
+)
+def test_a_method_of_several_networks_is_refused(recipe):
+    data = torch.zeros(8, 2), torch.arange(8) % 2
+    with pytest.raises(ConfigError, match=f"trains one network; recipe '{recipe.name}' describes several"):
+        train(torch.nn.Linear(2, 2), data, recipe=recipe, optimizer=Adam(lr=0.1))

@@ -104,7 +104,7 @@ def test_a_team_of_one_is_that_network_to_the_bit():
         batches,
         None,
         rows.team_batches([share.held_out], 8, 1),
-        recipe=recipes.crossfit(),
+        recipe=recipes.standard(),
         optimizer=Adam(lr=0.02),
         max_steps=60 * len(batches),
         patience=None,
@@ -147,7 +147,7 @@ def test_no_row_is_voted_on_by_a_network_that_was_trained_on_it():
     assert team.votes.shape == (1, 60, 2)
     for member, share in zip(team.members, shares, strict=True):
         said = forward_in_blocks(member, rows.x[share.held_out]).double()
-        np.testing.assert_array_equal(team.votes[0, share.held_out], said)
+        np.testing.assert_allclose(team.votes[0, share.held_out], said, rtol=1e-5)
 
 
 def test_labels_of_held_out_rows_do_not_matter_without_early_stopping():

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from selfcal._checks import positive_int, same_length
+from selfcal._random import redirected
 from selfcal._types import Batch
 from selfcal.errors import ConfigError, DataError
 
@@ -193,7 +194,14 @@ class LoaderBatches:
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """What the loader gives in a pass."""
-        for rows, index in self._loader:
+        with redirected():  # samplers, and workers' seeds, are drawn from torch's global stream
+            items = iter(self._loader)
+        while True:
+            with redirected():
+                item = next(items, None)
+            if item is None:
+                return
+            rows, index = item
             yield replace(as_batch(rows), index=index)
 
 

@@ -28,7 +28,6 @@ from selfcal import __version__
 from selfcal._checks import in_range, plain
 from selfcal._files import remove_leftovers, write_atomically
 from selfcal._locks import locked
-from selfcal._random import streams_restored
 from selfcal._signals import stop_requests
 from selfcal.batches import Batches, fingerprint
 from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
@@ -65,7 +64,7 @@ def identity(
 ) -> dict[str, dict[str, object]]:
     """What must be the same for a checkpoint to go on: ``exactly``, or only for the very same bits (``bits``)."""
     module, device = step.problem.module, step.device
-    with streams_restored(device):
+    with step.random.restored():
         prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
     exactly = {
         "recipe": _ADDRESS.sub("", repr(step.recipe)),

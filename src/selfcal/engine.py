@@ -14,19 +14,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._checks import positive_int
-from selfcal._random import streams_restored
+from selfcal._random import RandomStream, draws_globally, redirected
 from selfcal._types import OuterParams
 from selfcal.batches import Batches, as_batches
 from selfcal.checkpoint import checkpointed, identity
 from selfcal.errors import ConfigError, DataError, RecoveryWarning
 from selfcal.history import History
 from selfcal.interfaces import Calibrator, OptimizerRule
-from selfcal.problem import evaluating
+from selfcal.problem import evaluating, members_of
 from selfcal.progress import progress_bar
 from selfcal.recipe import Recipe
 from selfcal.run import RUNNING, Run
 from selfcal.step import BilevelStep
-from selfcal.teams import members_of
 
 FEWEST_STEPS = 10
 """Steps before a look at the selection data is worth its time."""
@@ -125,6 +124,11 @@ def train(
     """
     if not isinstance(recipe, Recipe):
         raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
+    if recipe.sharing is not None:
+        raise ConfigError(
+            f"train trains one network; recipe {recipe.name!r} describes several. Use "
+            f"SelfCalibratedClassifier(method=...), or a recipe for one network such as selfcal.recipes.standard()."
+        )
     if recipe.needs_outer_data and outer_data is None:
         raise ConfigError(
             f"Recipe {recipe.name!r} needs outer_data: rows kept back from training for its outer level or "
@@ -145,9 +149,14 @@ def train(
             stacklevel=2,
         )
 
-    step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
-    settings = {"seed": seed, "max_steps": max_steps, "evaluate_every": evaluate_every, "patience": patience}
-    with streams_restored(step.device, seed):
+    with RandomStream(_device(module), seed).in_use():
+        step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
+        settings = {
+            "seed": seed,
+            "max_steps": max_steps,
+            "evaluate_every": evaluate_every,
+            "patience": patience,
+        }
         run = Run(step, batches, outer, selection)
         run.mark_good()
         with (
@@ -173,13 +182,15 @@ def train(
                         if late:
                             run.out_of_time()
                 after_step()
-    outer_params, best_step = (step.outer_params, step.count) if run.best is None else run.best.restore(step)
-    module.eval()
-    for recovery in run.recoveries():
-        warnings.warn(recovery, RecoveryWarning, stacklevel=2)
-    calibrator = None
-    if recipe.calibrator is not None and outer is not None:
-        calibrator = _calibrated(recipe.calibrator, module, outer)
+        outer_params, best_step = (
+            (step.outer_params, step.count) if run.best is None else run.best.restore(step)
+        )
+        module.eval()
+        for recovery in run.recoveries():
+            warnings.warn(recovery, RecoveryWarning, stacklevel=2)
+        calibrator = None
+        if recipe.calibrator is not None and outer is not None:
+            calibrator = _calibrated(recipe.calibrator, module, outer)
     return TrainingResult(
         module=module,
         outer_params=outer_params,
@@ -197,7 +208,8 @@ def selection_losses(module: nn.Module, data: Batches) -> list[float]:
     n_members = len(members_of(module))
     logits, y, weight = held_out_logits(module, data)
     loss = F.cross_entropy(logits.double(), y, reduction="none").view(n_members, -1)
-    weight = torch.ones_like(loss) if weight is None else weight.view(n_members, -1)
+    weight = torch.ones_like(loss) if weight is None else weight.view(n_members, -1).double()
+    weight = weight.ldexp(-weight.amax(dim=1, keepdim=True).frexp().exponent)  # so that no sum overflows
     losses: list[float] = ((loss * weight).sum(dim=1) / weight.sum(dim=1)).tolist()
     return losses
 
@@ -212,7 +224,7 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
     def joined(parts: list[Tensor]) -> Tensor:
         return torch.cat([part.unflatten(0, (n_members, -1)) for part in parts], dim=1).flatten(0, 1)
 
-    with torch.no_grad(), evaluating(module):
+    with torch.no_grad(), evaluating(module), redirected(draws_globally(module)):
         batches = [batch.to(like) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("A pass over the held-out data gave no batch; expected at least one row.")
@@ -228,3 +240,7 @@ def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Cal
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
     return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
-from selfcal._checks import Float, Int, in_range
-from selfcal._random import set_streams
+from selfcal._calibrator import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
+from selfcal._checks import Int, in_range
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
 
@@ -246,7 +245,8 @@ class InnerStep:
     state_after: tuple[Tensor, ...]
     count: int
     batch: Batch
-    random: tuple[Tensor, ...]
+    rewind: Callable[[], None]
+    """Sets the random stream back, so that a pass over this step sees the same dropout masks again."""
     evaluation: Evaluation | None = None
     graph: GradientGraph | None = None
 
@@ -261,10 +261,6 @@ class InnerStep:
         """The network's output at `theta`."""
         assert self.evaluation is not None
         return self.evaluation.output
-
-    def rewind(self) -> None:
-        """Set the random streams back, so that a pass over this step sees the same dropout masks again."""
-        set_streams(self.random, self.theta.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,26 +290,6 @@ class Hypergradient(ABC):
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
     ) -> tuple[Tensor, OuterParams]:
         """The outer loss on `batch` and its gradient with respect to the outer parameters."""
-
-
-class Calibrator(ABC):
-    """A map from logits to honest probabilities, fitted after training on data the network never saw."""
-
-    @abstractmethod
-    def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit on logits (n, k) and label codes 0..k-1."""
-
-    @abstractmethod
-    def predict(self, logits: ArrayLike) -> Int:
-        """The code of the class chosen for each row."""
-
-    @abstractmethod
-    def predict_proba(self, logits: ArrayLike) -> Float:
-        """Calibrated probabilities; rows sum to one."""
-
-    @abstractmethod
-    def confidence(self, logits: ArrayLike) -> Float:
-        """Calibrated probability that the class chosen by `predict` is right."""
 
 
 class Share(NamedTuple):

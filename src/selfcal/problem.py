@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from selfcal._checks import one_of
-from selfcal._random import streams_restored
+from selfcal._random import draws_globally, redirected, stream_in_use
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.interfaces import Evaluation, Problem
 from selfcal.recipe import Recipe
-from selfcal.teams import members_of
 
 BLOCK = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
@@ -56,6 +55,7 @@ class BilevelProblem(Problem):
         model = recipe.outer_model
         self._head_name, self._head = _head(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
+        self._draws_globally = draws_globally(module, model)
         if self._reads_head and self._head is None:
             raise ConfigError(
                 f"Recipe {recipe.name!r} looks at what the network's last linear layer is given; this network, a "
@@ -116,7 +116,9 @@ class BilevelProblem(Problem):
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
         """What it says about the rows as the outer model blurs them."""
-        return self.output(theta, replace(batch, x=self._blurred(outer, batch.x)))
+        with redirected(self._draws_globally):
+            x = self._blurred(outer, batch.x)
+        return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
         """The mean over the rows of weight times loss, and the penalty if there is one."""
@@ -183,7 +185,7 @@ class BilevelProblem(Problem):
                     (given[0].detach(), head.weight.clone())
                 )  # `write` is in place
             )
-        with watched:
+        with watched, redirected(self._draws_globally):
             logits = _as_logits(run())
         if not self._reads_head:
             return Output(logits)
@@ -200,12 +202,21 @@ class BilevelProblem(Problem):
     def look_ahead(self) -> Iterator[None]:
         """Within it, passes through the network leave no trace in its buffers or in the random streams."""
         buffers = [(b, b.clone()) for b in self.module.buffers()]
-        with streams_restored(self._live[0].device):
+        with stream_in_use(self._live[0].device).restored():
             try:
                 yield
             finally:
                 for buffer, before in buffers:
                     buffer.copy_(before)
+
+
+def members_of(module: nn.Module) -> list[nn.Module]:
+    """The networks that a module trains side by side, if it has `independent_members`; otherwise the module itself.
+
+    Each of them has rows of its own in every batch, in their order, and its own best state.
+    """
+    members: list[nn.Module] = getattr(module, "independent_members", [module])
+    return members
 
 
 @contextmanager

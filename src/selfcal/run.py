@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfcal._random import set_streams, stream_states
 from selfcal._types import OuterParams
 from selfcal.batches import Batches, Endless, halved
 from selfcal.errors import TrainingError
@@ -199,7 +198,7 @@ class Run:
             "step": self.step.state(),
             "streams": [stream.state() for stream in self._streams],
             "best": None if self.best is None else self.best.state(),
-            "random": list(stream_states(self.step.device)),
+            "random": list(self.step.random.state()),
         }
 
     def _go_to(self, position: dict[str, Any]) -> None:
@@ -208,7 +207,7 @@ class Run:
             self.best.load_state(position["best"], self.step.device)
         for stream, place in zip(self._streams, position["streams"], strict=True):
             stream.load_state(place)
-        set_streams(tuple(position["random"]), self.step.device)  # last: a loader may draw when it starts
+        self.step.random.load_state(tuple(position["random"]))  # last: a loader may draw when it starts
 
 
 def _out_of_memory(error: BaseException) -> bool:

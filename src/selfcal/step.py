@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from selfcal._checks import positive_int
-from selfcal._random import stream_states
+from selfcal._random import draws_globally, redirected, stream_in_use
 from selfcal._types import Batch, OuterParams
 from selfcal.batches import as_batch
 from selfcal.errors import ConfigError, TrainingError
@@ -69,6 +69,8 @@ class BilevelStep:
         self.optimizer = optimizer
         self.count = 0
         self._theta = self.problem.read()
+        self.random = stream_in_use(self.device)
+        self._transform_draws_globally = draws_globally(recipe.transform)
         self._state = optimizer.init(self._theta)
         n_train = positive_int("n_train", n_train)
         self._outer: OuterParams = {}
@@ -112,7 +114,10 @@ class BilevelStep:
             )
         self._read_changes()
         batch = as_batch(train_batch).to(self._theta)
-        loss = self._inner_step(batch if self.recipe.transform is None else self.recipe.transform(batch))
+        if self.recipe.transform is not None:
+            with redirected(self._transform_draws_globally):
+                batch = self.recipe.transform(batch)
+        loss = self._inner_step(batch)
         if not due:
             return StepReport(loss, None, skipped=False)
         outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
@@ -170,7 +175,7 @@ class BilevelStep:
     def _inner_step(self, batch: Batch) -> float:
         remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
         record = remaining <= self._horizon
-        random = stream_states(self._theta.device) if record else None
+        rewind = self.random.mark() if record else None
         if self._trajectory:  # the last recorded step keeps the state it led to
             self._state = tuple(s.clone() for s in self._state)
         before = self._theta
@@ -194,9 +199,9 @@ class BilevelStep:
             self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
             if lost is not None:
                 self._theta.sub_(lost, alpha=self.optimizer.rate(self.count))
-        if random is not None:
+        if rewind is not None:
             kept = None if self._records == "start" else evaluation
-            step = InnerStep(before, self._state, self.count, batch, random, kept, graph)
+            step = InnerStep(before, self._state, self.count, batch, rewind, kept, graph)
             self._trajectory.append(step)
         self.problem.write(self._theta)
         return value

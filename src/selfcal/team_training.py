@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ WIDEST = 20.0
 """Temperatures are looked for between a twentieth and twenty."""
 ENOUGH_ROWS = 20_000
 """Rows that settle a temperature to a hundredth or two."""
+CELLS = 2**18
+"""Logits that are turned into probabilities at a time, so that few copies of them are in memory."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def train_team(
         batches,
         held_out if recipe.needs_outer_data else None,
         held_out if early_stopping else None,
-        recipe=recipe,
+        recipe=replace(recipe, sharing=None, portfolio=()),
         optimizer=optimizer,
         max_steps=max_epochs * len(batches),
         seed=seed,
@@ -124,11 +126,16 @@ def pooled(votes: Float, temperature: float = 1.0) -> Float:
         >>> pooled(np.array([[[0.0, 0.0]], [[np.nan, np.nan]]]))
         array([[0.5, 0.5]])
     """
-    cast = ~np.isnan(votes[:, :, 0])
-    logs = np.where(cast[:, :, None], log_softmax(np.nan_to_num(votes) / temperature, axis=2), -np.inf)
-    count = cast.sum(axis=0)
-    probs = np.full(votes.shape[1:], np.nan)
-    probs[count > 0] = np.exp(logsumexp(logs[:, count > 0], axis=0)) / count[count > 0, None]
+    n_votes, n_rows, n_classes = votes.shape
+    probs = np.full((n_rows, n_classes), np.nan)
+    step = max(1, CELLS // (n_votes * n_classes))
+    for start in range(0, n_rows, step):
+        part = votes[:, start : start + step]
+        cast = ~np.isnan(part[:, :, 0])
+        logs = np.where(cast[:, :, None], log_softmax(np.nan_to_num(part) / temperature, axis=2), -np.inf)
+        count = cast.sum(axis=0)
+        said = np.flatnonzero(count)
+        probs[start + said] = np.exp(logsumexp(logs[:, said], axis=0)) / count[said, None]
     return probs
 
 
@@ -178,15 +185,17 @@ def _votes(modules: Sequence[nn.Module], shares: Sequence[Share], x: Tensor) -> 
         (share.held_out, forward_in_blocks(module, x[share.held_out]).double().numpy())
         for module, share in zip(modules, shares, strict=True)
     ]
-    votes = np.full((len(said), len(x), said[0][1].shape[1]), np.nan)
-    for vote, (rows, logits) in zip(votes, said, strict=True):
-        vote[rows] = logits
-    return _packed(votes)
+    count = np.bincount(np.concatenate([rows for rows, _ in said]), minlength=len(x))
+    votes, given = np.full((count.max(), len(x), said[0][1].shape[1]), np.nan), np.zeros_like(count)
+    for rows, logits in said:
+        votes[given[rows], rows] = logits
+        given[rows] += 1
+    return votes
 
 
 def _packed(votes: Float) -> Float:
     """The same votes with those of each row moved to the front, and no empty layers at the end."""
     missing = np.isnan(votes[:, :, 0])
-    order = np.argsort(missing, axis=0, kind="stable")
+    order = np.argsort(missing, axis=0, kind="stable")[: max(1, int((~missing).sum(axis=0).max()))]
     packed: Float = np.take_along_axis(votes, order[:, :, None], axis=0)
-    return packed[: max(1, int((~missing).sum(axis=0).max()))]
+    return packed

@@ -43,15 +43,15 @@ class Team(nn.Module):
             )
         self.members = nn.ModuleList(members)
 
+    @property
+    def independent_members(self) -> list[nn.Module]:
+        """The networks, each with rows of its own in every batch."""
+        return list(self.members)
+
     def forward(self, x: Tensor) -> Tensor:
         """The logits of every share, one share after the other."""
         shares = x.tensor_split(len(self.members))
         return torch.cat([member(share) for member, share in zip(self.members, shares, strict=True)])
-
-
-def members_of(module: nn.Module) -> list[nn.Module]:
-    """The networks of a team; anything else is one network."""
-    return list(module.members) if isinstance(module, Team) else [module]
 
 
 class Committee(nn.Module):

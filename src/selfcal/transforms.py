@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from selfcal._checks import in_range
+from selfcal._random import redirected
 from selfcal._types import Batch
 from selfcal.interfaces import BatchTransform
 
@@ -43,8 +44,9 @@ class Mixup(BatchTransform):
     def __call__(self, batch: Batch) -> Batch:
         """The mixed rows; `index` stays that of the first row of each pair."""
         beta = torch.tensor(float(self.alpha), dtype=torch.float64)
-        share = float(torch.distributions.Beta(beta, beta).sample())
-        partner = torch.randperm(len(batch.y)).to(batch.y.device)
+        with redirected():
+            share = float(torch.distributions.Beta(beta, beta).sample())
+            partner = torch.randperm(len(batch.y)).to(batch.y.device)
         weight = None if batch.weight is None else torch.lerp(batch.weight[partner], batch.weight, share)
         told = {"other": batch.y[partner], "share": batch.x.new_tensor(share)}
         return replace(

@@ -70,7 +70,8 @@ def parts_of_training():
     torch.manual_seed(0)
     module = models.mlp(2, 2, hidden=(6,))
     parts = outer.LayerDecay(), outer.LabelSmoothing(), outer.Gamma(), outer.Temperature(), outer.WeightNet()
-    recipe = replace(recipes.crossfit(learn="smoothing", inner_steps=3), outer_model=outer.Combined(parts))
+    learned = recipes.crossfit(learn="smoothing", inner_steps=3)
+    recipe = replace(learned, outer_model=outer.Combined(parts), sharing=None)
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from selfcal._checks import in_range
+from selfcal._random import generator
 from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
 from selfcal.interfaces import OuterModel
@@ -60,7 +61,8 @@ class InputNoise(OuterModel):
                 f"InputNoise adds to the network's input, which must be real numbers; got {x.dtype}. Leave it out "
                 "for networks that look things up by whole numbers."
             )
-        return x + (outer["log10_noise"] * math.log(10)).exp() * torch.randn_like(x)
+        noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator(x.device))
+        return x + (outer["log10_noise"] * math.log(10)).exp() * noise
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Back within the bounds."""
