@@ -1,7 +1,7 @@
 """The files of a stored model: plain numbers and plain JSON, believed only after they have been checked.
 
 Nothing here can run code that a file brings along. Every file is read up to a limit, must begin as what its name
-says, and must have the hash that `model.json` says.
+says, and must have the hash that `model.json` says. `model.json` itself ends with the hash of all bytes before it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,23 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from selfcal._checks import one_of
+import selfcal
+from selfcal._checks import one_of, shorten
 from selfcal._files import previous, write_folder_atomically
 from selfcal.errors import ConfigError, ModelFormatError
 
+FORMAT = "selfcal model"
+FORMAT_VERSION = 2
+"""In version 1, `model.json` had no hash of its own."""
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 EXTRAS = ("preprocessor.skops", "report.html", "model_card.md")
 """What else may lie in the folder."""
 MOST_JSON = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""
 MOST_EXTRA = 1 << 28
+"""Bytes of each further file."""
+SEAL = "sha256"
+"""The last field of `model.json`."""
 
 AnyPath = str | os.PathLike[str]
 Tensors = dict[str, NDArray[Any]]
@@ -49,42 +56,57 @@ _KINDS: dict[bytes | tuple[bytes, ...], str] = {
 def write(path: AnyPath, description: dict[str, Any], tensors: Tensors, extras: Mapping[str, bytes]) -> Path:
     """Write the folder; the hashes are added to the description."""
     if unknown := [name for name in extras if name not in EXTRAS]:
-        raise ConfigError(f"A model may come with {', '.join(EXTRAS)}; got {unknown[0]!r}.")
+        raise ConfigError(f"A model may come with {', '.join(EXTRAS)}; got {shorten(unknown[0])!r}.")
+    if large := [name for name, data in extras.items() if len(data) > MOST_EXTRA]:
+        raise ConfigError(
+            f"{large[0]} may have at most {MOST_EXTRA:,} bytes; it has {len(extras[large[0]]):,}."
+        )
     stored = safetensors.numpy.save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
     files = {TENSORS: stored, **extras}
     seals = {
         name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()
     }
     try:
-        text = json.dumps(description | {"files": seals}, indent=1, allow_nan=False).encode()
+        text = json.dumps(description | {"files": seals}, indent=1, allow_nan=False).removesuffix("\n}")
     except ValueError:
         raise ConfigError(
             "A model must have finite numbers to be stored; a value of a field is infinite."
         ) from None
-    if len(text) > MOST_JSON:
+    sealed = _sealed(text.encode())
+    if len(sealed) > MOST_JSON:
         raise ConfigError(
-            f"{DESCRIPTION} would have {len(text):,} bytes, and may have {MOST_JSON:,}: the names of classes and "
+            f"{DESCRIPTION} would have {len(sealed):,} bytes, and may have {MOST_JSON:,}: the names of classes and "
             "features are too long, or too many."
         )
     return write_folder_atomically(
-        path, {DESCRIPTION: text, **files}, replaces=(DESCRIPTION, TENSORS, *EXTRAS)
+        path, {DESCRIPTION: sealed, **files}, replaces=(DESCRIPTION, TENSORS, *EXTRAS)
     )
 
 
-def read_description(path: AnyPath) -> dict[str, Any]:
-    """What `model.json` says."""
-    file = _folder(path) / DESCRIPTION
-    return _json(_content(file, MOST_JSON), file)
+def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What `model.json` says, and the content of every file it lists, after all hashes have been verified.
 
-
-def read_tensors(path: AnyPath, description: dict[str, Any]) -> Tensors:
-    """The tensors, intact."""
+    A folder of format 1 has no hash of `model.json`: its description has no field `SEAL`.
+    """
     folder = _folder(path)
-    return _tensors(_sealed(folder, TENSORS, description), folder / TENSORS)
+    file = folder / DESCRIPTION
+    data = _content(file, MOST_JSON)
+    description = _json(data, file)
+    version = _version(folder, description)
+    if (version > 1 or SEAL in description) and data != _sealed(data[: -len(_sealed(b""))]):
+        raise ModelFormatError(
+            f"{file} must end with the SHA-256 of all bytes before it; it does not, so it was damaged or edited. "
+            "Restore it from a copy, or train again."
+        )
+    listed = field(description, "files", dict)
+    field(listed, TENSORS, dict)
+    if unknown := sorted(listed.keys() - {TENSORS, *EXTRAS}):
+        raise ModelFormatError(f"{file} must list no file but those of a model; got {shorten(unknown[0])!r}.")
+    return description, {name: _intact(folder / name, field(listed, name, dict)) for name in listed}
 
 
 def read_extra(path: AnyPath, name: str) -> bytes | None:
-    """One of the further files, intact; None if the model has none of that name.
+    """One of the further files; None if the model has none of that name. All files are verified.
 
     Args:
         path: The folder.
@@ -92,9 +114,7 @@ def read_extra(path: AnyPath, name: str) -> bytes | None:
             with skops must trust no types but those that skops knows.
     """
     one_of("name", name, EXTRAS)
-    folder = _folder(path)
-    description = read_description(folder)
-    return _sealed(folder, name, description) if name in field(description, "files", dict) else None
+    return read(path)[1].get(name)
 
 
 def field(values: dict[str, Any], name: str, *kinds: type) -> Any:
@@ -107,6 +127,24 @@ def field(values: dict[str, Any], name: str, *kinds: type) -> Any:
             + ("it has none." if value is ... else f"got a {type(value).__name__}.")
         )
     return value
+
+
+def _sealed(text: bytes) -> bytes:
+    """The JSON object that begins with this text, ended by a last field with the SHA-256 of the text."""
+    return text + f',\n "{SEAL}": "{hashlib.sha256(text).hexdigest()}"\n}}'.encode()
+
+
+def _version(folder: Path, description: dict[str, Any]) -> int:
+    if description.get("format") != FORMAT:
+        raise ModelFormatError(f"{folder} must hold a {FORMAT}; its {DESCRIPTION} is of something else.")
+    version: int = field(description, "format_version", int)
+    writer = shorten(field(description, "selfcal_version", str), 20)
+    if not 1 <= version <= FORMAT_VERSION:
+        raise ModelFormatError(
+            f"{folder} was written by selfcal {writer} in format {shorten(version, 20)}; this is selfcal "
+            f"{selfcal.__version__}, which reads formats 1 to {FORMAT_VERSION}. Upgrade selfcal to use it."
+        )
+    return version
 
 
 def _folder(path: AnyPath) -> Path:
@@ -138,6 +176,10 @@ def _kind(start: bytes) -> str:
 
 def _content(file: Path, most: int) -> bytes:
     try:
+        if file.is_symlink():
+            raise ModelFormatError(
+                f"{file} must be a file; it is a symbolic link, which is not followed. Put a copy of the file there."
+            )
         if not file.is_file():
             raise ModelFormatError(f"{file} must be a file, and is {'none' if file.exists() else 'missing'}.")
         if file.stat().st_size > most:
@@ -157,19 +199,16 @@ def _unreadable(file: Path, error: Exception) -> NoReturn:
     ) from error
 
 
-def _sealed(folder: Path, name: str, description: dict[str, Any]) -> bytes:
+def _intact(file: Path, stored: dict[str, Any]) -> bytes:
     """The bytes of a file, if they are those that the model was stored with."""
-    seal = field(field(description, "files", dict), name, dict)
-    size, digest = field(seal, "bytes", int), field(seal, "sha256", str)
-    most = size if name == TENSORS else min(size, MOST_EXTRA)
-    data = _content(folder / name, max(most, 0))
-    if name == TENSORS and data[8:9] != b"{":
-        raise ModelFormatError(
-            f"{folder / name} must be a safetensors file; this is {_kind(data)}. It is not read."
-        )
+    size, digest = field(stored, "bytes", int), field(stored, "sha256", str)
+    most = size if file.name == TENSORS else min(size, MOST_EXTRA)
+    data = _content(file, max(most, 0))
+    if file.name == TENSORS and data[8:9] != b"{":
+        raise ModelFormatError(f"{file} must be a safetensors file; this is {_kind(data)}. It is not read.")
     if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
         raise ModelFormatError(
-            f"{folder / name} is damaged: its SHA-256 is not the one in {DESCRIPTION}. Restore it from a copy, or "
+            f"{file} is damaged: its SHA-256 is not the one in {DESCRIPTION}. Restore it from a copy, or "
             "train again."
         )
     return data
@@ -197,8 +236,9 @@ def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number")
 
 
-def _tensors(data: bytes, file: Path) -> Tensors:
-    """Parse a safetensors file; of two tensors of one name the library would take the last."""
+def parse_tensors(data: bytes, path: AnyPath) -> Tensors:
+    """Parse the tensors of the model in that folder; of two of one name the library would take the last."""
+    file = Path(path) / TENSORS
     length = int.from_bytes(data[:8], "little")
     if length > min(MOST_JSON, len(data) - 8):
         raise ModelFormatError(
@@ -208,4 +248,4 @@ def _tensors(data: bytes, file: Path) -> Tensors:
     try:
         return dict(safetensors.numpy.load(data))
     except (SafetensorError, KeyError, ValueError, OverflowError, MemoryError) as error:
-        raise ModelFormatError(f"{file} is no valid safetensors file: {error}.") from None
+        raise ModelFormatError(f"{file} is no valid safetensors file: {shorten(error, 300)}.") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,13 +22,35 @@ class Parts:
     selection: Int | None
 
 
-def keep_back(codes: Int, rows: Int, share: float, *, outer: bool, selection: bool, seed: int) -> Parts:
-    """Keep a share of `rows` back for those parts that are needed, class by class.
+def split_groups(codes: Int, groups: Int, fractions: Sequence[float], *, seed: int) -> list[Int]:
+    """Split rows class by class, whole groups at a time; every class has a row in the first part.
+
+    Where every row is a group, numbered in order, this is `stratified_split`.
+
+    Example:
+        >>> codes, groups = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3])
+        >>> [part.tolist() for part in split_groups(codes, groups, (0.5, 0.5), seed=0)]
+        [[0, 1, 3], [2, 4]]
+    """
+    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    part = np.zeros(len(first), dtype=np.int64)
+    for number, units in enumerate(stratified_split(codes[first], fractions, seed=seed)):
+        part[units] = number
+    lost = np.setdiff1d(codes, codes[part[member] == 0])  # a group may hold rows of several classes
+    part[member[np.isin(codes, lost)]] = 0
+    return [np.flatnonzero(part[member] == number) for number in range(len(fractions))]
+
+
+def keep_back(
+    codes: Int, groups: Int, rows: Int, share: float, *, outer: bool, selection: bool, seed: int
+) -> Parts:
+    """Keep a share of `rows` back for those parts that are needed, class by class and whole groups at a time.
 
     A class with too few rows for every part goes to training first, then to the outer level.
 
     Args:
         codes: The class of every row there is.
+        groups: The group of every row there is.
         rows: The rows to share out.
         share: How much of them to keep back in all.
         outer: Whether the outer level or a calibrator needs rows.
@@ -38,14 +61,14 @@ def keep_back(codes: Int, rows: Int, share: float, *, outer: bool, selection: bo
     if not needed:
         return Parts(rows, None, None)
     fractions = (1 - share, *[share / needed] * needed)
-    train, *kept = (rows[part] for part in stratified_split(codes[rows], fractions, seed=seed))
-    counts = np.bincount(codes[rows])
-    counts = counts[counts > 0]
+    train, *kept = (rows[part] for part in split_groups(codes[rows], groups[rows], fractions, seed=seed))
+    counts = _groups_by_class(codes[rows], groups[rows])
     if any(len(part) == 0 for part in kept):
         raise DataError(
             f"Too few rows to keep {share:.0%} of them back from training: got {len(rows)} rows in {len(counts)} "
             f"classes, none of which has the {needed + 1} rows it takes to be in every part (some classes may "
-            "have one sample only). Give more rows of each class, or pass X_val and y_val."
+            "have one sample only; copies and rows of one group count once). Give more rows of each class, or pass "
+            "X_val and y_val."
         )
     rare = int(np.sum(counts <= needed))
     if rare:
@@ -57,12 +80,15 @@ def keep_back(codes: Int, rows: Int, share: float, *, outer: bool, selection: bo
     return Parts(train, *_deal(kept, outer, selection))
 
 
-def with_validation(rows: Int, codes: Int, first: int, *, outer: bool, selection: bool, seed: int) -> Parts:
+def with_validation(
+    rows: Int, codes: Int, groups: Int, first: int, *, outer: bool, selection: bool, seed: int
+) -> Parts:
     """Train on `rows`; divide the validation rows in two halves if both other parts are needed.
 
     Args:
         rows: The training rows.
         codes: The classes of the validation rows.
+        groups: The groups of the validation rows, which are not divided.
         first: The number of the first validation row; the others follow.
         outer: Whether the outer level or a calibrator needs rows.
         selection: Whether early stopping needs rows.
@@ -70,13 +96,20 @@ def with_validation(rows: Int, codes: Int, first: int, *, outer: bool, selection
     """
     shares = [np.arange(len(codes))]
     if outer and selection:
-        shares = stratified_split(codes, (0.5, 0.5), seed=seed)
+        shares = split_groups(codes, groups, (0.5, 0.5), seed=seed)
         if len(shares[1]) == 0:
             raise DataError(
                 "X_val must hold at least two rows of a class, since the method needs one half and early stopping "
                 f"the other; got {len(codes)} rows. Give more rows, or set early_stopping=False."
             )
     return Parts(rows, *_deal([first + share for share in shares], outer, selection))
+
+
+def _groups_by_class(codes: Int, groups: Int) -> Int:
+    """In how many groups each class occurs, of those that do."""
+    width = int(groups.max()) + 1
+    counts = np.bincount(np.unique(codes * width + groups) // width)
+    return counts[counts > 0]
 
 
 def _deal(shares: list[Int], outer: bool, selection: bool) -> tuple[Int | None, Int | None]:

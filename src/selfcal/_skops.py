@@ -5,16 +5,24 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import skops.io
 
-from selfcal.errors import ModelFormatError
+from selfcal.errors import ConfigError, ModelFormatError
 
-MOST_UNPACKED = 2**30
+MOST_UNPACKED = 2**28
 """Bytes that an archive may have once it is unpacked."""
+MOST_SCHEMA = 2**26
+"""Bytes of schema.json; any archive may unpack to as many."""
+MOST_RATIO = 100
+"""How often its own size a larger archive may have once it is unpacked."""
+MOST_MEMBERS = 2**17
 
 _SCHEMA = "schema.json"
+_ENTRY = b"PK\x01\x02"
+"""How the entry of a member in the list of members begins."""
 
 
 def dump(values: dict[str, Any]) -> bytes:
@@ -35,19 +43,56 @@ def dump(values: dict[str, Any]) -> bytes:
         schema, names = json.loads(given.read(_SCHEMA)), _Numbers()
         names.replace(schema)
         parts = {new: given.read(old) for old, new in names.files.items()}
-        for name, data in {**parts, _SCHEMA: json.dumps(schema, indent=1).encode()}.items():
+        parts[_SCHEMA] = json.dumps(schema, indent=1).encode()
+        for name, data in parts.items():
             written.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
-    return file.getvalue()
+    packed = file.getvalue()
+    if excess := _excess({name: len(data) for name, data in parts.items()}, len(packed)):
+        raise ConfigError(
+            f"The preprocessing cannot be stored: {excess}. Use fewer columns or shorter names."
+        )
+    return packed
 
 
 def load(data: bytes) -> dict[str, Any]:
-    """Return what `dump` was given; types that could run code are refused, and so is what swells beyond measure."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    if size > MOST_UNPACKED:
-        raise ModelFormatError(f"it would take {size:,} bytes once unpacked")
-    values: dict[str, Any] = skops.io.loads(data, trusted=[])
+    """Return what `dump` was given; types that could run code and sizes that no model has are refused.
+
+    The archive is unpacked here, no further than the sizes that were checked: skops would unpack a member to whatever
+    size it has.
+    """
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as unpacked:
+        for name, content in _members(data).items():
+            unpacked.writestr(name, content)
+    values: dict[str, Any] = skops.io.loads(file.getvalue(), trusted=[])
     return values
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    """Return the members of an archive; all sizes are checked before the first is unpacked."""
+    if data.count(_ENTRY) > MOST_MEMBERS:
+        raise ModelFormatError(f"it has more than {MOST_MEMBERS:,} members")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        if len(entries) < len(archive.infolist()):
+            raise ModelFormatError("a member comes twice")
+        if any(e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for e in entries.values()):
+            raise ModelFormatError("a member is neither stored nor deflated")
+        if excess := _excess({name: entry.file_size for name, entry in entries.items()}, len(data)):
+            raise ModelFormatError(excess)
+        members = {}
+        for name, entry in entries.items():
+            with archive.open(entry) as member:
+                members[name] = member.read(entry.file_size)
+        return members
+
+
+def _excess(sizes: Mapping[str, int], packed: int) -> str | None:
+    """Say which size is larger than that of any model, if one is."""
+    if sizes.get(_SCHEMA, 0) > MOST_SCHEMA:
+        return f"{_SCHEMA} would take {sizes[_SCHEMA]:,} bytes once unpacked, and may take {MOST_SCHEMA:,}"
+    size, most = sum(sizes.values()), min(MOST_UNPACKED, max(MOST_SCHEMA, MOST_RATIO * packed))
+    return f"it would take {size:,} bytes once unpacked, and may take {most:,}" if size > most else None
 
 
 class _Numbers:

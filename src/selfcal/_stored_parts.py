@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from selfcal import calibrators, models
-from selfcal._checks import plain
+from selfcal._checks import plain, shorten
 from selfcal._model_files import Tensors, field
+from selfcal._random import seeded
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
 from selfcal.interfaces import Calibrator
@@ -91,7 +92,7 @@ def classes_of(stored: Values) -> NDArray[Any]:
     allowed = {"str": (str,), "object": (str, int, float, bool), "bool": (bool,)}.get(kind)
     if allowed is None:
         if kind not in NUMBERS:
-            raise ModelFormatError(f"Classes of type {kind[:40]!r} are unknown.")
+            raise ModelFormatError(f"Classes of type {shorten(kind)!r} are unknown.")
         allowed = (float,) if kind.startswith("float") else (int,)
     if any(type(value) not in allowed for value in values) or not len({*values}) == len(values) >= 2:
         raise ModelFormatError(f"There must be two or more different classes of type {kind}.")
@@ -163,20 +164,23 @@ def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
         raise ModelFormatError("A network must be described by its name and arguments.")
     name, arguments = field(stored, "name", str), field(stored, "arguments", dict)
     if name not in NETWORKS:
-        raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {name[:40]!r}.")
+        raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {shorten(name)!r}.")
     known = inspect.signature(getattr(models, name)).parameters
     longest: dict[type, int] = {str: LONGEST_WORD, list: max(len(weights), *sizes)}
     for argument, value in arguments.items():
         short = type(value) in longest and len(value) <= longest[type(value)]
         if argument not in known or not (short or type(value) in (int, float, type(None))):
-            raise ModelFormatError(f"{name} takes no such argument: {argument[:40]!r}.")
+            raise ModelFormatError(f"{name} takes no such argument: {shorten(argument)!r}.")
     return NamedNetwork(name, arguments)
 
 
 def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
-    """The network that a function of the user makes, or the committee of such, with the stored weights."""
+    """The network that a function of the user makes, with the stored weights.
+
+    The names of the weights tell which wrappers it had: a `Committee` of several networks, and `Denoised`.
+    """
     try:
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):  # what it draws is replaced; the global stream stays as it is
             module = network(*sizes)
     except Exception as error:
         raise ConfigError(f"network must take {sizes[0]} features and {sizes[1]} classes: {error}") from error
@@ -184,10 +188,14 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
         raise ConfigError(
             f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
         )
-    if {"log_weights", "temperatures"} <= weights.keys():
-        n_members = weights["log_weights"].size
+    denoised = {name for name in weights if not name.startswith("network.")} == {"matrix", "power"}
+    prefix = "network." if denoised else ""
+    if {f"{prefix}log_weights", f"{prefix}temperatures"} <= weights.keys():
+        n_members = weights[f"{prefix}log_weights"].size
         _check_number(n_members, weights)
         module = Committee([copy.deepcopy(module) for _ in range(n_members)])
+    if denoised:
+        module = Denoised(module, n_classes=sizes[1])
     try:
         _check_fit(module, weights)
     except ModelFormatError as error:
@@ -217,14 +225,14 @@ def _check_fit(module: nn.Module, weights: Tensors) -> None:
     ):
         name = differing[0]
         raise ModelFormatError(
-            f"The stored weights do not fit the network: {name!r} must be {expected.get(name, 'absent')}; got "
-            f"{stored.get(name, 'none')}."
+            f"The stored weights do not fit the network: {shorten(name)!r} must be {expected.get(name, 'absent')}; "
+            f"got {stored.get(name, 'none')}."
         )
 
 
 def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.Module:
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
-        raise ModelFormatError(f"The network must have no NaN; {damaged[0]!r} has.")
+        raise ModelFormatError(f"The network must have no NaN; {shorten(damaged[0])!r} has.")
     values = {name: torch.tensor(array) for name, array in weights.items()}
     module.load_state_dict(values, assign=assign)
     return module
@@ -251,7 +259,7 @@ def restored_calibrator(stored: Values, arrays: Tensors, n_classes: int) -> Logi
     name, state = field(stored, "name", str), field(stored, "state", dict)
     if name not in calibrators.__all__:
         raise ModelFormatError(
-            f"A calibrator must be one of {', '.join(calibrators.__all__)}; got {name[:40]!r}."
+            f"A calibrator must be one of {', '.join(calibrators.__all__)}; got {shorten(name)!r}."
         )
     calibrator: LogitCalibrator = getattr(calibrators, name).from_state(state | arrays)
     steps = np.concatenate([np.linspace(-30, 30, 31), [-750.0, 750.0]])

@@ -3,7 +3,7 @@
 | file | holds |
 |---|---|
 | `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
-| `model.json` | everything else, and the SHA-256 of each other file |
+| `model.json` | everything else, the SHA-256 of each other file, and at its end the SHA-256 of all before it |
 | `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
 
 What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
@@ -23,8 +23,20 @@ from sklearn.utils.validation import check_is_fitted
 
 import selfcal
 from selfcal import recipes
-from selfcal._model_files import AnyPath, Tensors, field, read_description, read_extra, read_tensors, write
-from selfcal._scaling import Scaling
+from selfcal._checks import shorten
+from selfcal._model_files import (
+    FORMAT,
+    FORMAT_VERSION,
+    SEAL,
+    TENSORS,
+    AnyPath,
+    Tensors,
+    field,
+    parse_tensors,
+    read,
+    read_extra,
+    write,
+)
 from selfcal._stored_parts import (
     Network,
     Values,
@@ -41,14 +53,11 @@ from selfcal._stored_parts import (
     weights_of,
 )
 from selfcal.calibrators._base import LogitCalibrator
-from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
 from selfcal.interfaces import Calibrator
 from selfcal.recipe import Recipe
 
 __all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
-
-FORMAT = "selfcal model"
-FORMAT_VERSION = 1
 
 _TRIED: dict[str, tuple[type, ...]] = {
     "network": (str,),
@@ -57,6 +66,8 @@ _TRIED: dict[str, tuple[type, ...]] = {
     "out_of_fold_log_loss": (float, type(None)),
     "temperature": (float, type(None)),
     "networks": (int,),
+    "planned": (int,),
+    "out_of_time": (bool,),
 }
 """What is stored of every candidate of a race: not how long it took, so that the same model has the same bytes."""
 
@@ -109,7 +120,7 @@ class Storable:
             path: The folder.
             network: The function that makes the network, if it was saved with ``own_network=True``.
         """
-        description = _described(path, cls.__name__)
+        description, stored = _opened(path, cls.__name__)
         named = field(description, "network", dict, type(None))
         if named is None and network is None:
             raise ModelFormatError(
@@ -118,7 +129,7 @@ class Storable:
             )
         if named is not None and network is not None:
             raise ConfigError(f"network must be left out: {path} knows how to make its own.")
-        tensors = read_tensors(path, description)
+        tensors = parse_tensors(stored, path)
         with _distrust(path, but=(ConfigError,) if network else ()):
             return _put_together(cls, description, tensors, network)
 
@@ -150,8 +161,8 @@ def save_calibrator(
 
 def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
     """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
-    description = _described(path, "Calibrator")
-    tensors = read_tensors(path, description)
+    description, stored = _opened(path, "Calibrator")
+    tensors = parse_tensors(stored, path)
     with _distrust(path):
         classes = classes_of(field(description, "classes", dict))
         arrays = _by_part(tensors)["calibrator"]
@@ -160,21 +171,11 @@ def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
 
 
 def describe(path: AnyPath) -> Values:
-    """What a stored model says of itself: the content of `model.json`, if its version can be read.
+    """What a stored model says of itself: the content of `model.json`, if no file of the folder was changed.
 
     The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
     """
-    description = read_description(path)
-    if description.get("format") != FORMAT:
-        raise ModelFormatError(f"{path} must hold a {FORMAT}; its model.json is of something else.")
-    version = field(description, "format_version", int)
-    writer = field(description, "selfcal_version", str)
-    if not 1 <= version <= FORMAT_VERSION:
-        raise ModelFormatError(
-            f"{path} was written by selfcal {writer[:20]} in format {version}; this is selfcal "
-            f"{selfcal.__version__}, which reads formats 1 to {FORMAT_VERSION}. Upgrade selfcal to use it."
-        )
-    return description
+    return _opened(path)[0]
 
 
 def _header(kind: str) -> Values:
@@ -182,13 +183,21 @@ def _header(kind: str) -> Values:
     return {"format": FORMAT, **version, "kind": kind}
 
 
-def _described(path: AnyPath, kind: str) -> Values:
-    description = describe(path)
-    if field(description, "kind", str) != kind:
+def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
+    """The description and the bytes of the tensors, verified; a warning names the caller of the caller."""
+    description, files = read(path)
+    if kind is not None and field(description, "kind", str) != kind:
         raise ModelFormatError(
-            f"{path} must hold a {kind}; it holds {description['kind'][:40]!r}. Load it with that class."
+            f"{path} must hold a {kind}; it holds {shorten(description['kind'])!r}. Load it with that class."
         )
-    return description
+    if SEAL not in description:
+        warnings.warn(
+            f"{path} is not sealed: it is of format 1, in which a change of model.json is not detected. Load the "
+            f"model and save it again to store it in format {FORMAT_VERSION}.",
+            UnsealedModelWarning,
+            stacklevel=3,
+        )
+    return description, files[TENSORS]
 
 
 @contextmanager
@@ -201,7 +210,7 @@ def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterat
     except but:
         raise
     except Exception as error:
-        raise ModelFormatError(f"{path} holds no model that can be used: {str(error)[:500]}") from error
+        raise ModelFormatError(f"{path} holds no model that can be used: {shorten(error, 500)}") from error
 
 
 def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
@@ -249,7 +258,7 @@ def _put_together(kind: type[Any], description: Values, tensors: Tensors, networ
     model.classes_ = classes_of(field(description, "classes", dict))
     _restore_features(model, field(description, "features", dict))
     sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
-    model._scaling = Scaling(*(_column(parts["scaling"], name, model) for name in ("mean", "scale")))
+    model._set_scaling(*(_column(parts["scaling"], name, model) for name in ("mean", "scale")))
     if network is None:
         made = description["network"]
         model.module_ = named_network(made, sizes, parts["network"])
@@ -277,6 +286,8 @@ def _selection(stored: list[Any]) -> list[Values]:
     for record in stored:
         if not isinstance(record, dict):
             raise ModelFormatError("What was tried must be described by names and numbers.")
+        record.setdefault("planned", record.get("networks"))  # not in folders of 0.1.0
+        record.setdefault("out_of_time", False)
         for name, kinds in _TRIED.items():
             field(record, name, *kinds)
     return stored
@@ -321,7 +332,7 @@ def _by_part(tensors: Tensors) -> dict[str, Tensors]:
     for name, values in tensors.items():
         part, _, below = name.partition(".")
         if part not in parts:
-            raise ModelFormatError(f"No model has a tensor named {name!r}.")
+            raise ModelFormatError(f"No model has a tensor named {shorten(name)!r}.")
         parts[part][below] = values
     return parts
 

@@ -1,6 +1,5 @@
 """Model folders made by somebody who means ill, and folders damaged at random: only `ModelFormatError` comes out."""
 
-import hashlib
 import io
 import json
 import os
@@ -23,6 +22,7 @@ from selfcal._model_files import MOST_JSON
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, SelfcalError
 from selfcal.storage import describe, read_extra
+from tests.stored_models import contents, ended, sealed, without_end
 
 X, Y = Blobs(std=1.7).sample(120, seed=0)
 FILES = ("model.json", "model.safetensors")
@@ -32,8 +32,7 @@ def contents_of(method, folder):
     model = SelfCalibratedClassifier(method, hidden=(4,), learning_rate=0.005, max_epochs=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        saved = model.fit(X, Y).save(folder, extras={"report.html": b"<html>"})
-    return {name: (saved / name).read_bytes() for name in FILES}
+        return contents(model.fit(X, Y).save(folder))
 
 
 class Models(list):
@@ -60,20 +59,11 @@ def good(tmp_path_factory):
 
 
 def written(folder, files, *, seal=True):
-    """These files as a model folder; sealed, model.json has the hash of whatever the tensors are."""
+    """These files as a model folder; sealed, model.json has the hashes of whatever it and the tensors are."""
     folder.mkdir(exist_ok=True)
-    files = dict(files)
     if seal:
-        try:
-            description = json.loads(files["model.json"])
-            data = files["model.safetensors"]
-            description["files"]["model.safetensors"] = {
-                "bytes": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-            }
-            files["model.json"] = json.dumps(description).encode()
-        except (ValueError, KeyError, TypeError):
-            pass
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            files = sealed(files)
     for name, data in files.items():
         (folder / name).unlink(missing_ok=True)  # to make a file short takes some file systems long
         (folder / name).write_bytes(data)
@@ -222,7 +212,7 @@ BAD_TENSORS = {
 @pytest.mark.parametrize("data", BAD_TENSORS.values(), ids=BAD_TENSORS.keys())
 def test_malformed_tensors(tmp_path, good, data):
     """S2."""
-    refused(written(tmp_path / "model", good[0] | {"model.safetensors": data}))
+    refused(written(tmp_path / "model", good[0] | {"model.safetensors": data}), "^(?!.*SHA-256)")
 
 
 BAD_JSON = {
@@ -238,7 +228,7 @@ BAD_JSON = {
     "cut": lambda text: text[:-20],
     "a list": lambda text: b"[" + text + b"]",
     "two": lambda text: text + text,
-    "of something else": lambda text: b'{"format": "cake"}',
+    "of something else": lambda text: b'{"format": "cake"',
     "network of many layers": lambda text: text.replace(b"    4\n", b"    4" + b", 4" * 1_000_000 + b"\n"),
     "other network": lambda text: text.replace(b'"mlp"', b'"_remembered"'),
     "widths of text": lambda text: text.replace(b'"hidden": [\n   4\n', b'"hidden": [\n   "4"\n'),
@@ -252,18 +242,19 @@ BAD_JSON = {
     "more classes": lambda text: text.replace(b'"values": [\n   0', b'"values": [\n   9,\n   0'),
     "many features": lambda text: text.replace(b'"count": 2', b'"count": 2000000000'),
     "file of 2^63 bytes": lambda text: text.replace(b'"bytes": ', b'"bytes": 9223372036854775808'),
-    "version below zero": lambda text: text.replace(b'"format_version": 1', b'"format_version": -1'),
-    "version of text": lambda text: text.replace(b'"format_version": 1', b'"format_version": "1"'),
-    "version is true": lambda text: text.replace(b'"format_version": 1', b'"format_version": true'),
+    "version below zero": lambda text: text.replace(b'"format_version": 2', b'"format_version": -1'),
+    "version of text": lambda text: text.replace(b'"format_version": 2', b'"format_version": "1"'),
+    "version is true": lambda text: text.replace(b'"format_version": 2', b'"format_version": true'),
 }  # fmt: skip
 
 
 @pytest.mark.fault("S2")
 @pytest.mark.parametrize("change", BAD_JSON.values(), ids=BAD_JSON.keys())
 def test_malformed_description(tmp_path, good, change):
-    text = change(good[0]["model.json"])
-    assert text != good[0]["model.json"]
-    refused(written(tmp_path / "model", good[0] | {"model.json": text}, seal=False))
+    text = without_end(good[0]["model.json"])
+    assert change(text) != text
+    files = good[0] | {"model.json": ended(change(text))}
+    refused(written(tmp_path / "model", files, seal=False), "^(?!.*must end with the SHA-256)")
 
 
 @pytest.mark.fault("S2")
@@ -336,12 +327,15 @@ def test_every_flipped_byte_of_the_tensors_is_seen(tmp_path, good):
 
 def test_what_is_read_without_loading_is_checked_too(tmp_path, good):
     folder = written(tmp_path / "model", {"model.json": HOSTILE["pickle 2"](Canary(tmp_path / "canary"))})
-    for read in (describe, lambda path: read_extra(path, "report.html")):
+    reading = (describe, lambda path: read_extra(path, "report.html"))
+    for read in reading:
         with pytest.raises(ModelFormatError, match="this is a pickle"):
             read(folder)
-    folder = written(tmp_path / "model", good[0])
-    with pytest.raises(ModelFormatError, match=r"report\.html must be a file"):
-        read_extra(folder, "report.html")
+    folder = written(tmp_path / "model", good[0] | {"report.html": b"<html>"})
+    (folder / "report.html").unlink()
+    for read in reading:
+        with pytest.raises(ModelFormatError, match=r"report\.html must be a file, and is missing"):
+            read(folder)
     with pytest.raises(ConfigError, match=r"name must be one of .*got '\.\./model\.json'"):
         read_extra(folder, "../model.json")
 

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from selfcal import _checks, metrics
+from selfcal._calibrator import Calibrator
 from selfcal._checks import Float, Int
 from selfcal.calibrators._state import State, restored, state_of
 from selfcal.errors import CalibrationWarning, DataError
-from selfcal.interfaces import Calibrator
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 """No calibrator says less than this: what has probability zero can never be learned to have happened."""

@@ -14,6 +14,9 @@ from selfcal._checks import Float, Int
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 from selfcal.calibrators.histogram import Steps, probability
 
+MOST_BINS = 10_000
+"""As many as a billion rows ask for; each number of bins up to it costs time in proportion."""
+
 
 class BBQ(OneVsRest):
     """Average histogram binning over the number of bins, each weighted by its marginal likelihood.
@@ -81,14 +84,14 @@ class BBQ(OneVsRest):
 
 
 def bin_counts(total: float, spread: float) -> range:
-    """The numbers of bins to average over, at most one for each row.
+    """The numbers of bins to average over, at most one for each row, and never more than `MOST_BINS`.
 
     >>> bin_counts(1000, 10), bin_counts(5, 10)
     (range(1, 101), range(1, 6))
     """
     root = np.cbrt(total)
-    most = max(1, int(min(root * spread, total)))
-    return range(max(1, int(root / spread)), most + 1)
+    most = max(1, int(min(root * spread, total, MOST_BINS)))
+    return range(max(1, int(min(root / spread, most))), most + 1)
 
 
 def last_rows(p: Float, mass: Float, n_bins: int) -> Int:
