@@ -11,7 +11,7 @@ from torch import nn
 
 from selfcal import SelfCalibratedClassifier, models, recipes
 from selfcal.datasets import Blobs
-from selfcal.errors import ConfigError, DataError, Interrupted
+from selfcal.errors import ConfigError, DataError, Interrupted, TimeBudgetWarning
 from selfcal.metrics import log_loss
 from selfcal.sharing import CrossFit
 from selfcal.team_training import train_team
@@ -189,7 +189,13 @@ class TestGroups:
         [
             ("crossfit", np.arange(149), DataError, r"each of the 150 rows; got shape \(149,\)"),
             ("crossfit", np.zeros(150), DataError, "Too few rows for 5 folds"),
-            ("standard", np.arange(150), ConfigError, "groups is for methods that train several networks"),
+            ("standard", np.zeros(150), DataError, "Too few rows to keep 30% of them back"),
+            (
+                "bo4sc",
+                np.array(["a", 1] * 75, dtype=object),
+                DataError,
+                "groups must hold values of one kind",
+            ),
         ],
     )
     def test_bad_groups(self, data, method, groups, error, message):
@@ -267,7 +273,11 @@ def test_another_method_leaves_nothing_of_a_race(data):
 
 
 def test_a_race_without_time_answers_all_the_same(data):
-    model = classifier("auto", time_budget=1e-9).fit(*data)
+    with pytest.warns(
+        TimeBudgetWarning, match="left out .* 'waves' was not trained.*speed of this machine"
+    ) as told:
+        model = classifier("auto", time_budget=1e-9).fit(*data)
+    assert told[0].filename == __file__
     tried = {record["network"]: record["networks"] for record in model.selection_}
     assert tried == {"mlp": 1} | {kind: 0 for kind in models.FOR_TABLES if kind != "mlp"}
     np.testing.assert_allclose(model.predict_proba(data[0]).sum(axis=1), 1)
@@ -279,6 +289,7 @@ def test_bad_time_budget(data, time_budget):
         classifier(time_budget=time_budget).fit(*data)
 
 
+@pytest.mark.slow
 def test_the_default_is_the_race_and_learns(data):
     X, y = data
     model = SelfCalibratedClassifier(random_state=0).fit(X[:100], y[:100])

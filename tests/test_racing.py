@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from torch import nn
 
 from selfcal import recipes
-from selfcal.racing import LEAST_WEIGHT, expected_seconds, mean_loss, mixture_weights, race
+from selfcal.racing import LEAST_WEIGHT, expected_seconds, left_out, mean_loss, mixture_weights, race
 from selfcal.recipe import Candidate
 from selfcal.sharing import CrossFit
 from selfcal.team_training import TrainedTeam
@@ -30,15 +30,17 @@ def logits_of(skill, seed=0):
 class Stable:
     """Trains nobody: gives the votes of candidates that are known beforehand, and notes who was asked for what."""
 
-    def __init__(self, seconds=1.0, **votes):
-        self.votes, self.seconds, self.calls = votes, seconds, []
+    def __init__(self, seconds=1.0, status="stopped early", **votes):
+        self.votes, self.seconds, self.status, self.calls = votes, seconds, status, []
 
     def __call__(self, candidate, members, limit):
         self.calls.append((candidate.network, list(members), limit))
         votes = np.full((1, N, 3), np.nan)
         held_out = np.concatenate([SHARES[member].held_out for member in members])
         votes[0, held_out] = self.votes[candidate.network][held_out]
-        result = SimpleNamespace(seconds=self.seconds * len(members), network=candidate.network)
+        result = SimpleNamespace(
+            seconds=self.seconds * len(members), network=candidate.network, status=self.status
+        )
         return TrainedTeam([nn.Linear(1, 3) for _ in members], votes, result)
 
     def race(self, **settings):
@@ -60,6 +62,28 @@ class TestRace:
         winner = stable.race(costs=[1, 1, 1], budget=100)
         assert [call[1] for call in stable.calls] == [[0, 1, 2, 3, 4]] * 3
         assert not np.isnan(winner.probs).any()
+
+    @pytest.mark.parametrize(
+        ("status", "budget", "expected"),
+        [
+            ("stopped early", 100, []),
+            (
+                "out of time",
+                100,
+                ["'a' was trained for a shorter time", "'b' was trained for a shorter time"],
+            ),
+            ("stopped early", 6, ["'a' has 3 of 5 networks", "'b' has 3 of 5 networks"]),
+            ("stopped early", 0.5, ["'a' has 1 of 5 networks", "'b' was not trained"]),
+        ],
+    )
+    def test_what_the_budget_left_out_is_told(self, status, budget, expected):
+        stable = Stable(a=logits_of(2), b=logits_of(0.1, 1), status=status)
+        winner = stable.race(costs=[5, 5], budget=budget)
+        told = left_out(winner.selection, budget)
+        assert told.count(";") == max(0, len(expected) - 1)
+        assert all(part in told for part in expected)
+        assert bool(told) == bool(expected)
+        assert ("speed of this machine" in told) == (status == "out of time" or budget < 1)
 
     @pytest.mark.parametrize("skills", [(0.1, 2, 1), (2, 1, 0.1), (1, 0.1, 2)])
     def test_the_answer_is_no_worse_than_any_candidate_on_rows_held_out(self, skills):
@@ -103,10 +127,12 @@ class TestRace:
     def test_nobody_starves_in_a_race_by_halving(self):
         """Five first networks, two more of three candidates and of two; each may take thrice its share."""
         stable = Stable(0.0, **{name: logits_of(skill) for skill, name in enumerate("abcde")})
-        stable.race(costs=[10.0] * 5, budget=45)
+        stable.race(
+            costs=[1000.0] * 5, budget=4500
+        )  # seconds: that this takes some itself is nothing beside it
         left = 15
         for _, members, limit in stable.calls:
-            assert limit == pytest.approx(min(3 * 45 * len(members) / left, 45), rel=0.05)
+            assert limit == pytest.approx(min(3 * 4500 * len(members) / left, 4500), rel=0.05)
             left -= len(members)
         assert left == 0
 

@@ -1,16 +1,15 @@
-import io
 import warnings
-import zipfile
 
 import numpy as np
 import polars as pl
 import pytest
 import skops.io
 
-from selfcal import SelectiveClassifier, SelfCalibratedClassifier, _skops
+from selfcal import SelectiveClassifier, SelfCalibratedClassifier
+from selfcal._parts import with_validation
 from selfcal.datasets import Blobs
-from selfcal.errors import DataError, ModelFormatError
-from selfcal.table_model import Parts, TableModel, _split_groups
+from selfcal.errors import ModelFormatError
+from selfcal.table_model import TableModel
 
 
 def table_of(n=300, seed=0):
@@ -54,23 +53,6 @@ def test_no_rows(model):
     assert answers.probs.shape == (0, 5)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_copies_stay_together_and_every_class_is_trained_on(seed):
-    rng = np.random.default_rng(seed)
-    groups = rng.integers(40, size=120)
-    _, groups = np.unique(groups, return_inverse=True)
-    codes = np.where(rng.random(120) < 0.9, groups % 3, rng.integers(4, size=120))
-    rest, apart = _split_groups(codes, groups, 0.3, seed)
-    assert not set(groups[rest]) & set(groups[apart])
-    assert sorted([*rest, *apart]) == list(range(120))
-    assert set(codes[rest]) == set(codes)
-
-
-def test_rows_that_are_all_copies_cannot_be_divided():
-    with pytest.raises(DataError, match="enough to keep some apart"):
-        Parts.of(np.arange(30) % 2, np.zeros(30, dtype=int), 0.2, 0.3, 0)
-
-
 def test_a_model_of_arrays_is_not_one_of_tables(tmp_path):
     X, y = Blobs(std=1.7).sample(100, seed=0)
     clf = SelfCalibratedClassifier("standard", max_epochs=2, random_state=0).fit(X, y)
@@ -93,15 +75,6 @@ def test_a_preprocessor_that_is_none(model, stored, tmp_path):
         TableModel.load(folder)
 
 
-def test_a_bomb_is_not_unpacked():
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as member:
-        for _ in range(1025):
-            member.write(bytes(2**20))
-    with pytest.raises(ModelFormatError, match="once unpacked"):
-        _skops.load(file.getvalue())
-
-
 def test_warnings_of_training_become_notes(monkeypatch):
     fit = SelfCalibratedClassifier.fit
 
@@ -114,6 +87,24 @@ def test_warnings_of_training_become_notes(monkeypatch):
         model = TableModel("standard", max_epochs=1).fit(table_of(60), "kind")
     assert model.notes == ("something is odd",)
     assert "something is odd" in str(model.numbers["settings"])
+
+
+def test_groups_reach_the_halves_of_the_validation_rows(monkeypatch):
+    """A method with an outer level and early stopping divides them once more."""
+    seen = {}
+
+    def spy(rows, codes, groups, first, **needs):
+        seen.update(groups=groups)
+        return with_validation(rows, codes, groups, first, **needs)
+
+    monkeypatch.setattr("selfcal.classifier.with_validation", spy)
+    table = table_of(120).with_columns(visit=pl.Series([f"patient {i // 4}" for i in range(120)]))
+    model = TableModel("bo4sc", max_epochs=20)
+    rows = model.parts(table, "kind", group="visit").validation
+    model.fit(table, "kind", group="visit")
+    np.testing.assert_array_equal(
+        np.unique(seen["groups"], return_inverse=True)[1], np.unique(rows // 4, return_inverse=True)[1]
+    )
 
 
 def test_copies_of_a_row_are_held_out_together_by_the_default_method(monkeypatch):

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from selfcal import _checks, models, recipes
+from selfcal._checks import Int
 from selfcal.errors import ConfigError
 from selfcal.recipe import Candidate, Recipe
 from selfcal.team_settings import TeamSettings
@@ -64,6 +65,18 @@ class ClassifierSettings(BaseEstimator):
         """Whether the method trains several networks; it then holds rows out from them by itself."""
         return self._recipe().sharing is not None
 
+    def probability_copies(self, codes: Int, groups: Int) -> int:
+        """How many numbers a fit of several networks holds at most for each row and class: in the race, or after it.
+
+        A candidate keeps the votes on each row, what they come to, and a copy of that; looking for wrong labels takes
+        17 in all.
+        """
+        sharing = self._recipe().sharing
+        assert sharing is not None
+        shares = sharing.shares(codes, groups, seed=0)
+        votes = int(np.bincount(np.concatenate([share.held_out for share in shares])).max())
+        return max(17, len(self._candidates()) * (votes + 3) + 10)
+
     def _recipe(self) -> Recipe:
         if isinstance(self.method, Recipe):
             return self.method
@@ -72,6 +85,8 @@ class ClassifierSettings(BaseEstimator):
         raise ConfigError(f"method must be a recipe name or a Recipe; got {self.method!r}.")
 
     def _seed(self) -> int:
+        if self.random_state is None:  # fresh entropy: NumPy's global stream is left as it is
+            return int(np.random.default_rng().integers(2**31 - 1))
         try:
             return int(check_random_state(self.random_state).randint(2**31 - 1))
         except ValueError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
+import warnings
 from numbers import Number
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +16,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from selfcal._checks import Float, Int, numbers, plain, same_length
-from selfcal.errors import DataError, DataTypeError
+from selfcal._checks import DECIMALS, Float, Int, label_codes, numbers, plain, same_length
+from selfcal.copies import find_copies
+from selfcal.errors import ConfigError, DataError, DataTypeError
 
 
 def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: str = "X") -> Float:
@@ -85,6 +87,13 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
             f"y must hold at least two classes; every row is {plain(classes[0])!r}, one class only. "
             "Check that the label column is the right one."
         )
+    if len(classes) > DECIMALS and classes.dtype.kind in "UO":
+        decimals = [label for label in classes if _has_decimals(label)]
+        if len(decimals) > DECIMALS:
+            raise DataError(
+                f"y must hold classes; it holds {len(decimals):,} distinct numbers such as {decimals[0]!r} and "
+                "looks continuous. Cut them into classes first, or give each a name that is not a number."
+            )
     return classes, codes.astype(np.int64)
 
 
@@ -111,14 +120,65 @@ def counted_rows(codes: Int, weight: Float | None) -> Int:
     return counted
 
 
-def group_numbers(groups: ArrayLike, n_rows: int) -> Int:
-    """Return the number of each row's group."""
+def group_numbers(groups: ArrayLike, n_rows: int, *, name: str = "groups") -> Int:
+    """Return the number of each row's group; a row whose value is missing is a group of its own."""
     values = np.asarray(groups)
     if values.shape != (n_rows,):
         raise DataError(
-            f"groups must hold one value for each of the {n_rows} rows; got shape {values.shape}."
+            f"{name} must hold one value for each of the {n_rows} rows; got shape {values.shape}."
         )
-    return np.unique(values, return_inverse=True)[1]
+    missing = _missing(values)
+    numbers = np.empty(n_rows, dtype=np.int64)
+    try:
+        present, numbers[~missing] = np.unique(values[~missing], return_inverse=True)
+    except TypeError:
+        raise DataTypeError(
+            f"{name} must hold values of one kind, such as all numbers or all text. Try {name}.astype(str)."
+        ) from None
+    numbers[missing] = len(present) + np.arange(missing.sum())
+    return numbers
+
+
+def row_groups(estimator: BaseEstimator, table: Float, rows: Int, groups: ArrayLike | None) -> Int:
+    """Return the number of each row's group; by default copies among `rows` are a group, with a warning."""
+    if groups is not None:
+        return group_numbers(groups, len(table))
+    found = find_copies(table[rows], names=getattr(estimator, "feature_names_in_", None))
+    for note in found.notes:
+        warnings.warn(note, stacklevel=4)  # the caller of `fit`
+    numbers = np.full(len(table), -1)
+    numbers[rows] = found.groups
+    return numbers
+
+
+class Validation(NamedTuple):
+    """Validation rows with their label codes and groups."""
+
+    table: Float
+    codes: Int
+    groups: Int
+
+
+def validation_rows(
+    estimator: BaseEstimator,
+    classes: NDArray[Any],
+    X_val: ArrayLike | None,
+    y_val: ArrayLike | None,
+    groups_val: ArrayLike | None,
+) -> Validation | None:
+    """Return the validation rows, if there are any; copies among them are one group unless groups are given."""
+    given = {"X_val": X_val, "y_val": y_val, "groups_val": groups_val}
+    names = [name for name, value in given.items() if value is not None]
+    if not names:
+        return None
+    if X_val is None or y_val is None:
+        missing = "X_val" if X_val is None else "y_val"
+        raise ConfigError(f"X_val and y_val go together; got {' and '.join(names)} without {missing}.")
+    table = feature_table(estimator, X_val, reset=False, name="X_val")
+    codes = label_codes(labels(y_val, len(table), name="y_val"), len(classes), classes, name="y_val")
+    if groups_val is None:
+        return Validation(table, codes, find_copies(table).groups)
+    return Validation(table, codes, group_numbers(groups_val, len(table), name="groups_val"))
 
 
 def cell(estimator: BaseEstimator, row: int, column: int) -> str:
@@ -219,6 +279,13 @@ def _one_kind(target: NDArray[Any], name: str) -> NDArray[Any]:
             f"Convert them first, for instance with {name}.astype(str)."
         )
     return np.array(target.tolist()) if kinds[0] in ("bool", "number") else target
+
+
+def _has_decimals(label: Any) -> bool:
+    try:
+        return float(label) % 1 > 0
+    except (TypeError, ValueError):
+        return False
 
 
 def _kind(value: Any) -> str:

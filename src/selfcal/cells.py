@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import polars as pl
+from polars.selectors import by_name
 
 from selfcal.errors import DataError
 
@@ -118,8 +119,8 @@ def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError
 
 def _number(name: str, dtype: pl.DataType, decimal: str) -> pl.Expr:
     if dtype.is_numeric() or dtype == pl.Boolean:
-        return pl.col(name).cast(pl.Float64).fill_nan(None)
-    text = pl.col(name).cast(pl.String).str.strip_chars()
+        return by_name(name).cast(pl.Float64).fill_nan(None)
+    text = by_name(name).cast(pl.String).str.strip_chars()
     if decimal != ".":
         text = text.str.replace(decimal, ".", literal=True)
     return text.cast(pl.Float64, strict=False).fill_nan(None)

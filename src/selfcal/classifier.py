@@ -18,18 +18,28 @@ from torch import Tensor, nn
 from selfcal import _checks, models
 from selfcal._checks import Float, Int
 from selfcal._classifier_settings import ClassifierSettings
-from selfcal._inputs import class_codes, counted_rows, feature_table, fingerprint, group_numbers, labels
+from selfcal._inputs import (
+    Validation,
+    class_codes,
+    counted_rows,
+    feature_table,
+    fingerprint,
+    labels,
+    row_groups,
+    validation_rows,
+)
 from selfcal._label_noise import undoing
 from selfcal._parts import Parts, keep_back, with_validation
+from selfcal._random import seeded
 from selfcal._scaling import FARTHEST, Scaling
 from selfcal.engine import TrainingResult, train
-from selfcal.errors import ConfigError, DataError
+from selfcal.errors import ConfigError, DataError, TimeBudgetWarning
 from selfcal.label_audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.own_network import own_network
 from selfcal.problem import forward_in_blocks
-from selfcal.racing import expected_seconds, mean_loss, race
+from selfcal.racing import expected_seconds, left_out, mean_loss, race
 from selfcal.storage import Storable
 from selfcal.team_training import Rows
 from selfcal.teams import Denoised
@@ -38,11 +48,12 @@ RATE = 0.005
 
 
 class _Labelled(NamedTuple):
-    """Label codes and sample weights of all rows, and the numbers of those that count."""
+    """Label codes and sample weights of all rows, the numbers of those that count, and what groups them."""
 
     codes: Int
     weight: Float | None
     rows: Int
+    groups: ArrayLike | None
 
 
 class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
@@ -74,7 +85,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             times faster; `distilled_` tells what that costs. None keeps them all.
         time_budget: Seconds that a race between several kinds of network may take.
         standardize: Centre and scale each column by its training mean and standard deviation.
-        random_state: Seeds the split, the network and the shuffling.
+        random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
+            random streams of torch, NumPy and Python are neither used nor changed.
         verbose: Show a progress bar; by default only on a terminal.
         checkpoint_dir: A folder for this fit alone, where it saves itself as it goes; the same fit with the same
             folder goes on where an earlier one ended. It needs a whole number as `random_state`.
@@ -90,7 +102,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
         selection_: Of methods that train several networks: what was tried, from what counts most to what counts not
-            at all, with the log loss on rows held out.
+            at all, with the log loss on rows held out, and how many of the planned networks the time budget allowed.
         distilled_: With ``n_networks=1``, log losses on rows that the one network has not seen: its own, and that of
             the networks it was taught by, of which each judged rows it had not seen either.
         out_of_fold_: Of those methods: for each row of `X`, the probabilities that networks gave it which had not
@@ -116,6 +128,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        groups_val: ArrayLike | None = None,
     ) -> Self:
         """Train on a table and its labels.
 
@@ -126,8 +139,10 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             X_val: Validation rows to use instead of keeping back rows of `X`; if the method needs rows for
                 its outer level and for early stopping, they are divided in two halves.
             y_val: Their labels.
-            groups: Which rows belong together, such as copies or visits of one patient. Methods that train several
-                networks never judge a row by one that was trained on its group; other methods take `X_val` instead.
+            groups: A value for each row of `X`, equal for rows that belong together, such as visits of one patient:
+                they are on one side of every split. By default copies of a row are, with a warning; see
+                `selfcal.copies.find_copies`.
+            groups_val: The same for `X_val`.
         """
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
@@ -140,40 +155,41 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if weight is not None:
             weight = weight / weight.max()  # no sum of weights overflows, and only their ratios matter
         rows = counted_rows(codes, weight)
-        validation = self._validation(X_val, y_val)
-        units = self._groups(groups, len(table))
-        labelled = _Labelled(codes, weight, rows)
+        validation = validation_rows(self, self.classes_, X_val, y_val, groups_val)
+        if validation is not None:
+            self._check_validation_used()
+        labelled = _Labelled(codes, weight, rows, groups)
         if self.recipe_.sharing is not None:
-            self._fit_team(table, labelled, units, seed)
+            self._fit_team(table, labelled, seed)
         else:
             self._fit_one(table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
 
-    def _fit_one(
-        self, table: Float, labelled: _Labelled, validation: tuple[Float, Int] | None, seed: int
-    ) -> None:
+    def _fit_one(self, table: Float, labelled: _Labelled, validation: Validation | None, seed: int) -> None:
         """One network, with rows kept back for the outer level and for early stopping.
 
         A post-hoc calibrator takes the rows that decided when to stop: half as many of its own serve it worse.
         """
-        codes, weight, rows = labelled
+        codes, weight, rows, groups = labelled
         stops, bilevel = bool(self.early_stopping), self.recipe_.is_bilevel
         needs = {"outer": bilevel or (self.recipe_.needs_outer_data and not stops), "selection": stops}
         if validation is None:
-            parts = keep_back(codes, rows, self.validation_fraction, **needs, seed=seed)
+            divided = any(needs.values())
+            units = row_groups(self, table, rows, groups) if divided else np.arange(len(table))
+            parts = keep_back(codes, units, rows, self.validation_fraction, **needs, seed=seed)
         else:
-            parts = with_validation(rows, validation[1], len(table), **needs, seed=seed)
+            parts = with_validation(rows, validation.codes, validation.groups, len(table), **needs, seed=seed)
         if self.recipe_.needs_outer_data and parts.outer is None:
             parts = replace(parts, outer=parts.selection)
         self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
         data = Rows(self._tensor(table), codes, weight)
         if validation is not None:
-            ones = np.ones(len(validation[1]))
+            ones = np.ones(len(validation.codes))
             data = Rows(
-                torch.cat([data.x, self._tensor(validation[0], "X_val")]),
-                np.concatenate([codes, validation[1]]),
+                torch.cat([data.x, self._tensor(validation.table, "X_val")]),
+                np.concatenate([codes, validation.codes]),
                 None if weight is None else np.concatenate([weight, ones]),
             )
         result = self._train(data, parts, seed)
@@ -182,14 +198,15 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.train_rows_ = parts.train
         self._remember(result)
 
-    def _fit_team(self, table: Float, labelled: _Labelled, groups: Int | None, seed: int) -> None:
+    def _fit_team(self, table: Float, labelled: _Labelled, seed: int) -> None:
         """Several networks, which are trained on shares of the rows that count and answer as one."""
         assert self.recipe_.sharing is not None
         rows = labelled.rows
         codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
         self._fit_scaling(table[rows], weight)
         data = Rows(self._tensor(table)[rows], codes, weight)
-        shares = self.recipe_.sharing.shares(codes, None if groups is None else groups[rows], seed=seed)
+        groups = row_groups(self, table, rows, labelled.groups)
+        shares = self.recipe_.sharing.shares(codes, groups[rows], seed=seed)
         settings = self._team_settings(self._seeded_network, seed)
         candidates = self._candidates()
         costs = [
@@ -208,6 +225,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.module_ = won.committee
         self.calibrator_ = None
         self.selection_ = won.selection
+        if told := left_out(won.selection, self.time_budget):
+            warnings.warn(told, TimeBudgetWarning, stacklevel=3)  # the caller of `fit`
         self.out_of_fold_ = np.full((len(table), len(self.classes_)), np.nan)
         self.out_of_fold_[rows] = won.probs
         self.train_rows_ = rows
@@ -319,42 +338,27 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def _known_out_of_fold(self) -> Float:
         """What was said out of fold; of a row that all networks know, nobody can tell, so its label is believed."""
-        certain = np.eye(len(self.classes_))[self._codes]
-        probs: Float = np.where(np.isnan(self.out_of_fold_), certain, self.out_of_fold_).clip(SMALLEST)
+        probs = self.out_of_fold_.copy()
+        unknown = np.flatnonzero(np.isnan(probs[:, 0]))
+        probs[unknown] = 0.0
+        probs[unknown, self._codes[unknown]] = 1.0
+        np.maximum(probs, SMALLEST, out=probs)
         return probs / probs.sum(axis=1, keepdims=True)
 
-    def _validation(self, X_val: ArrayLike | None, y_val: ArrayLike | None) -> tuple[Float, Int] | None:
-        if X_val is None and y_val is None:
-            return None
-        if X_val is None or y_val is None:
-            given, missing = ("y_val", "X_val") if X_val is None else ("X_val", "y_val")
-            raise ConfigError(f"X_val and y_val go together; got {given} without {missing}.")
+    def _check_validation_used(self) -> None:
+        reason = None
         if self.recipe_.sharing is not None:
-            warnings.warn(
-                f"X_val is not used: method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X.",
-                stacklevel=3,
-            )
+            reason = f"method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X."
         elif not (self.recipe_.needs_outer_data or self.early_stopping):
-            warnings.warn(
-                f"X_val is not used: method {self.recipe_.name!r} with early_stopping=False keeps no rows back.",
-                stacklevel=3,
-            )
-        table = feature_table(self, X_val, reset=False, name="X_val")
-        target = labels(y_val, len(table), name="y_val")
-        return table, _checks.label_codes(target, len(self.classes_), self.classes_, name="y_val")
-
-    def _groups(self, groups: ArrayLike | None, n_rows: int) -> Int | None:
-        if groups is None:
-            return None
-        if self.recipe_.sharing is None:
-            raise ConfigError(
-                f"groups is for methods that train several networks, such as 'crossfit'; got it with "
-                f"{self.recipe_.name!r}. Keep whole groups apart yourself, and pass them as X_val and y_val."
-            )
-        return group_numbers(groups, n_rows)
+            reason = f"method {self.recipe_.name!r} with early_stopping=False keeps no rows back."
+        if reason is not None:
+            warnings.warn(f"X_val is not used: {reason}", stacklevel=3)
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
         self._scaling = Scaling.of(table, weight) if self.standardize else Scaling.none(table.shape[1])
+
+    def _set_scaling(self, mean: Float, scale: Float) -> None:
+        self._scaling = Scaling(mean, scale)
 
     def _tensor(self, table: Float, name: str = "X") -> Tensor:
         limit = f"within {FARTHEST:g} standard deviations of the training data"
@@ -382,8 +386,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         )
 
     def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             return self._network(kind, x)
 
     def _network(self, kind: object, x: Tensor) -> nn.Module:

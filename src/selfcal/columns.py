@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
+from polars.selectors import by_name
 
-from selfcal.cells import MISSING, first_row
+from selfcal._checks import Float, shorten
+from selfcal.cells import MISSING, first_row, read_booleans, read_dates, read_levels, read_numbers
 from selfcal.errors import DataError
 
 
@@ -64,7 +67,7 @@ class Schema:
     def __str__(self) -> str:
         rows = [("column", "kind", "missing", "distinct", "")]
         rows += [
-            (_shown(c.name), c.kind, f"{c.missing:,}", f"{c.distinct:,}", _shown(c.note))
+            (_shown(shorten(c.name)), c.kind, f"{c.missing:,}", f"{c.distinct:,}", _shown(c.note))
             for c in self.columns
         ]
         width = [max(len(row[i]) for row in rows) for i in range(4)]
@@ -84,6 +87,39 @@ def column_named(table: pl.DataFrame, name: str) -> str:
         hint = " A single column may mean another separator; name it with --sep."
     some = ", ".join(map(repr, table.columns[:20])) + (", ..." if table.width > 20 else "")
     raise DataError(f"The table must have a column {name!r}; it has {some}.{hint}")
+
+
+def column_values(table: pl.DataFrame, schema: Schema) -> Float:
+    """Return the used columns as numbers, so that equal numbers are equal values, however they are spelt.
+
+    A category is its place among the sorted ones, a date its microseconds since 1970; what is missing is NaN.
+
+    Example:
+        >>> table = pl.DataFrame({"x": ["1.50", "15e-1", "?"], "colour": ["red", " red", "blue"]})
+        >>> column_values(table, Schema((Column("x", "number"), Column("colour", "category"))))
+        array([[1.5, 2. ],
+               [1.5, 2. ],
+               [nan, 1. ]])
+    """
+    kinds = [column.kind for column in schema.used]
+    values = np.empty((table.height, len(kinds)))
+    numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
+    if numbers:
+        cells = table.select(by_name([schema.used[i].name for i in numbers]))
+        values[:, numbers] = read_numbers(cells, schema.missing, decimal=schema.decimal)[0].to_numpy()
+    for i, column in enumerate(schema.used):
+        if column.kind != "number":
+            values[:, i] = _column_values(table[column.name], column, schema.missing).to_numpy()
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _column_values(cells: pl.Series, column: Column, missing: tuple[str, ...]) -> pl.Series:
+    if column.kind == "category":
+        return read_levels(cells).rank("dense").cast(pl.Float64)
+    if column.kind == "boolean":
+        return read_booleans(cells, missing)[0]
+    return read_dates(cells, column.form, missing)[0].to_physical().cast(pl.Float64)
 
 
 def infinite_cells(masks: Mapping[str, pl.Series]) -> DataError:

@@ -46,6 +46,7 @@ class Interrupted(SelfcalError, KeyboardInterrupt):  # noqa: N818 - an end, not 
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
+        self.number = signal_number
         self.exit_code = 128 + signal_number
 
 
@@ -59,6 +60,14 @@ class CalibrationWarning(UserWarning):
 
 class PromiseWarning(UserWarning):
     """A promise was asked for that the data at hand cannot support."""
+
+
+class TimeBudgetWarning(UserWarning):
+    """The time budget left out a part of the training."""
+
+
+class UnsealedModelWarning(UserWarning):
+    """A stored model of format 1, which has no hash of `model.json`: a change of it would not be noticed."""
 
 
 class RecoveryWarning(UserWarning):

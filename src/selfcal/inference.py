@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
+from polars.selectors import by_name
 
 from selfcal._checks import one_of
 from selfcal.cells import MISSING, read_booleans, read_dates, read_levels, read_numbers, refuse, text_cells
@@ -72,7 +73,7 @@ def infer_schema(
     """
     one_of("nonfinite", nonfinite, ("error", "impute"))
     one_of("decimal", decimal, (".", ","))
-    features = table if target is None else table.drop(column_named(table, target))
+    features = table if target is None else table.drop(by_name(column_named(table, target)))
     declared = _checked_kinds(kinds or {}, features)
     schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
     infinite: dict[str, pl.Series] = {}
@@ -123,7 +124,7 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
     values, unreadable = read_numbers(group, schema.missing, decimal=schema.decimal)
     counted = values.select(pl.all().drop_nulls().n_unique()).row(0)
     infinite = values.select(pl.all().is_infinite().sum()).row(0)
-    lowest, highest = values.min().row(0), values.max().row(0)
+    lowest, highest = values.select(pl.all().min()).row(0), values.select(pl.all().max()).row(0)
     whole = values.select((pl.all() == pl.all().round()).all()).row(0)
     zeros = pl.col(pl.String).filter(pl.col(pl.String).str.starts_with("0"))
     padded = group.select(zeros.str.contains(r"^0\d").any()).to_dict(as_series=False)

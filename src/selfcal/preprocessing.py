@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
+from polars.selectors import by_name
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
@@ -194,7 +195,7 @@ class Preprocessor:
     def _numbers(self, table: pl.DataFrame) -> Float:
         names = [c.name for c in self._of("number")]
         values, unreadable = read_numbers(
-            table.select(names), self.schema.missing, decimal=self.schema.decimal
+            table.select(by_name(names)), self.schema.missing, decimal=self.schema.decimal
         )
         for name, mask in unreadable.items():
             raise refuse(name, "numbers, as at fit", table[name], mask)

@@ -13,6 +13,7 @@ from torch import nn
 from selfcal._checks import Float, Int
 from selfcal.engine import TrainingResult
 from selfcal.recipe import Candidate
+from selfcal.run import OUT_OF_TIME
 from selfcal.team_training import TrainedTeam, fitted_temperature, label_loss, pooled
 from selfcal.teams import Committee
 
@@ -35,7 +36,9 @@ class Runner:
 
     candidate: Candidate
     cost: float
+    planned: int
     team: TrainedTeam | None = None
+    out_of_time: bool = False
     seconds: float = 0.0
     temperature: float = 1.0
     loss: float = float("inf")
@@ -47,6 +50,7 @@ class Runner:
         started = time.perf_counter()
         team = train(self.candidate, members, limit)
         self.team = team if self.team is None else self.team.joined(team)
+        self.out_of_time = self.out_of_time or team.result.status == OUT_OF_TIME
         self.temperature = fitted_temperature(self.team.votes, y, weight)
         self.probs = pooled(self.team.votes, self.temperature)
         self.loss = mean_loss(self.probs, y, weight)
@@ -113,7 +117,8 @@ def race(
         costs: How many seconds each candidate is expected to take in all.
         budget: How many seconds there are.
     """
-    runners = [Runner(c, cost) for c, cost in zip(candidates, costs or [0.0] * len(candidates), strict=True)]
+    costs = costs or [0.0] * len(candidates)
+    runners = [Runner(c, cost, n_members) for c, cost in zip(candidates, costs, strict=True)]
     rungs = _rungs(n_members, halving=sum(runner.cost for runner in runners) > budget)
     running, planned = runners, _planned(len(runners), rungs)
     for members in rungs:
@@ -203,14 +208,14 @@ def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
     counts = None if weight is None else weight[voted]
     shares = mixture_weights(among, y[voted], counts)
     shares = np.where(shares < LEAST_WEIGHT, 0.0, shares)
-    blend = np.tensordot(shares / shares.sum(), among, axes=1)
+    blend = _mixture(shares / shares.sum(), among)
     if mean_loss(blend, y[voted], counts) > min(runner.loss for runner in ended):
         shares = np.array([float(runner.loss == min(r.loss for r in ended)) for runner in ended])
     for runner, share in zip(ended, shares / shares.sum(), strict=True):
         runner.weight = float(share)
     ranked = sorted(runners, key=lambda runner: (-runner.weight, -runner.networks, runner.loss))
     chosen = [runner for runner in ranked if runner.weight]
-    mixed = np.sum([runner.weight * runner.probs for runner in chosen], axis=0)
+    mixed = _mixture([runner.weight for runner in chosen], [runner.probs for runner in chosen])
     together = np.log(mixed.clip(np.finfo(np.float64).tiny))[None]
     temperature = fitted_temperature(together, y, weight)
     committee = Committee(
@@ -223,6 +228,14 @@ def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
     return Winner(committee.eval(), pooled(together, temperature), records, chosen[0].result)
 
 
+def _mixture(weights: Sequence[float] | Float, probs: Sequence[Float]) -> Float:
+    """The weighted sum, without a copy of all the probabilities."""
+    mixed = weights[0] * probs[0]
+    for weight, one in zip(weights[1:], probs[1:], strict=True):
+        mixed += weight * one
+    return mixed
+
+
 def _record(runner: Runner) -> dict[str, Any]:
     tried = runner.networks > 0
     return {
@@ -232,5 +245,35 @@ def _record(runner: Runner) -> dict[str, Any]:
         "out_of_fold_log_loss": runner.loss if tried else None,
         "temperature": runner.temperature if tried else None,
         "networks": runner.networks,
+        "planned": runner.planned,
+        "out_of_time": runner.out_of_time,
         "seconds": runner.seconds,
     }
+
+
+def left_out(selection: Sequence[dict[str, Any]], budget: float) -> str:
+    """What a time budget kept candidates from, in words; nothing if all were trained in full.
+
+    Example:
+        >>> tried = {"network": "mlp", "networks": 5, "planned": 5, "out_of_time": False}
+        >>> left_out([tried], 60), left_out([tried, tried | {"network": "waves", "networks": 1}], 60)
+        ('', "The time budget of 60 s left out a part of the training: 'waves' has 1 of 5 networks.
+        Raise time_budget to train all of them in full.")
+    """
+    told, clocked = [], False
+    for record in selection:
+        name, networks, planned = record["network"], record["networks"], record["planned"]
+        clocked |= record["out_of_time"] or not networks
+        if not networks:
+            told.append(f"{name!r} was not trained")
+        elif networks < planned:
+            told.append(f"{name!r} has {networks} of {planned} networks")
+        elif record["out_of_time"]:
+            told.append(f"{name!r} was trained for a shorter time")
+    if not told:
+        return ""
+    speed = "The result depends on the speed of this machine. " if clocked else ""
+    return (
+        f"The time budget of {budget:g} s left out a part of the training: {'; '.join(told)}. {speed}"
+        "Raise time_budget to train all of them in full."
+    )

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,12 +15,12 @@ import polars as pl
 from scipy.special import softmax
 
 from selfcal import _checks, _skops
-from selfcal._checks import Float, Int
+from selfcal._checks import Float, Int, shorten
 from selfcal.classifier import SelfCalibratedClassifier
 from selfcal.columns import Schema
-from selfcal.datasets import stratified_split
+from selfcal.division import Division, Parts, divide
 from selfcal.errors import DataError, ModelFormatError
-from selfcal.inference import infer_schema
+from selfcal.leakage import leaks
 from selfcal.predictions import Predictions
 from selfcal.preprocessing import Preprocessor
 from selfcal.reject import rules
@@ -29,10 +29,8 @@ from selfcal.reporting.card import model_card
 from selfcal.reporting.page import render
 from selfcal.reporting.summarise import summarise
 from selfcal.storage import read_extra
-from selfcal.tables.reading import MEMORY_BUDGET
-from selfcal.target import Target, duplicate_groups, leaks, read_target
+from selfcal.tables.reading import MEMORY_BUDGET, memory_of
 
-FEWEST_ROWS = 20
 HELD_OUT = 0.2
 """The share of rows on which a model is judged, and which no part of it has seen."""
 
@@ -53,7 +51,7 @@ class Answers:
 class TableModel:
     """A fitted preprocessor and classifier, and how both did on rows that were kept apart.
 
-    Rows that agree in every column stay on one side of each split, so that no row is judged by its twin.
+    Copies of a row stay on one side of each split, so that no row is judged by its copy; see `copies.find_copies`.
 
     Args:
         method: The name of a recipe, one of `recipes.names()`.
@@ -110,6 +108,8 @@ class TableModel:
         target: str,
         *,
         drop_unlabelled: bool = False,
+        classes_anyway: bool = False,
+        group: str | None = None,
         before_training: Callable[[Self], None] | None = None,
         **reading: Any,
     ) -> Self:
@@ -119,26 +119,29 @@ class TableModel:
             table: What `read_table` returned.
             target: The column with the labels.
             drop_unlabelled: Leave rows without a label out, instead of an error.
+            classes_anyway: Accept a target that looks continuous; each number is a class.
+            group: A column whose equal values belong together, such as the patient of each visit: their rows are on
+                one side of every split. It is not used as a feature. By default copies of a row are kept together.
             before_training: Called once `schema`, `classes` and `notes` say what was found in the table.
             **reading: What `infer_schema` is to know: `kinds`, `missing`, `nonfinite` and `decimal`.
         """
-        table, labels, groups, parts = self._divide(table, target, drop_unlabelled, reading)
-        notes = [*labels.notes, *self.schema.notes, *leaks(table, self.schema, labels)]
-        notes += _split_notes(groups, labels, parts)
-        self.notes = tuple(notes)
-        self._check_room(max(len(parts.validation), len(parts.held_out)))
+        options = {"drop_unlabelled": drop_unlabelled, "classes_anyway": classes_anyway, "group": group}
+        divided = self._divide(table, target, **options, **reading)
+        table, labels, groups, parts = divided.table, divided.labels, divided.groups, divided.parts
+        leaky = leaks(divided.values, self.schema, labels, groups)
+        self.notes = (*labels.notes, *self.schema.notes, *leaky, *divided.notes)
+        del divided  # the values take as much room as the table
         if before_training is not None:
             before_training(self)
         self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
+        self._check_room(table, labels.codes, groups, parts)
         self.notes += tuple(self._train(table, labels.codes, groups, parts))
         self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
         return self
 
-    def parts(
-        self, table: pl.DataFrame, target: str, *, drop_unlabelled: bool = False, **reading: Any
-    ) -> Parts:
+    def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
         """The rows that `fit` would train on, choose by and judge by; numbers count labelled rows only."""
-        return self._divide(table, target, drop_unlabelled, reading)[3]
+        return self._divide(table, target, **options).parts
 
     def predict(self, table: pl.DataFrame) -> Answers:
         """What the model says about the rows of a table, whatever the order of its columns."""
@@ -208,36 +211,36 @@ class TableModel:
                 raise ModelFormatError("the preprocessor is not that of the network")
         except Exception as error:  # whatever a damaged or hostile file makes go wrong
             raise ModelFormatError(
-                f"{path}/{_PREPROCESSOR} holds nothing that can be used: {str(error)[:300]}"
+                f"{path}/{_PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error
         return self
 
-    def _divide(
-        self, table: pl.DataFrame, target: str, drop_unlabelled: bool, reading: Mapping[str, Any]
-    ) -> tuple[pl.DataFrame, Target, Int, Parts]:
-        labels = read_target(table, target, drop_unlabelled=drop_unlabelled)
-        if len(labels.rows) < table.height:
-            table = table[labels.rows]
-            labels = replace(labels, rows=np.arange(table.height))
-        if table.height < FEWEST_ROWS:
-            raise DataError(
-                f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
-                f"{table.height}. Bring more rows."
-            )
-        self.schema = infer_schema(table, target=target, **reading)
-        self.classes = labels.classes
-        groups = duplicate_groups(table, self.schema)
+    def _divide(self, table: pl.DataFrame, target: str, **options: Any) -> Division:
         share = self.classifier.validation_fraction
-        return table, labels, groups, Parts.of(labels.codes, groups, self.held_out, share, self.seed)
+        divided = divide(table, target, held_out=self.held_out, validation=share, seed=self.seed, **options)
+        self.schema, self.classes = divided.schema, divided.labels.classes
+        return divided
 
-    def _check_room(self, rows: int) -> None:
-        budget = self.preprocessor.budget
-        needed = 3 * 8 * rows * len(self.classes)  # scores, probabilities, and a copy to work on
+    def _check_room(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> None:
+        """Refuse before training what would take more memory than there may be; measured, with a fifth to spare."""
+        n_classes, kept = len(self.classes), len(parts.held_out) + len(parts.validation)
+        cells = 3 * kept * n_classes  # scores, probabilities, and a copy to work on
+        if self.classifier.trains_several:
+            trained = np.union1d(parts.train, parts.validation)
+            kept = len(parts.held_out) + len(trained)
+            copies = self.classifier.probability_copies(codes[trained], groups[trained])
+            cells = (
+                3 * len(parts.held_out) * n_classes + copies * len(trained) * n_classes + 14 * n_classes**2
+            )
+        # the numbers of the network's input, in double and in single precision
+        numbers = 12 * table.height * len(self.preprocessor.feature_names)
+        budget, needed = self.preprocessor.budget, 2 * memory_of(table) + numbers + 8 * cells
         if needed > budget:
             raise DataError(
-                f"The probabilities must fit into {budget / 2**30:.1f} GB; those of {rows:,} rows kept apart and "
-                f"{len(self.classes):,} classes need about {needed / 2**30:.1f} GB. Use fewer rows, join rare "
-                "classes, or check that the target is the right column."
+                f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
+                f"{self.classifier.method!r}, {n_classes:,} classes and {kept:,} rows to predict need about "
+                f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
+                "temperature), or raise the budget (--memory of selfcal fit)."
             )
 
     def _train(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> list[str]:
@@ -248,7 +251,8 @@ class TableModel:
             first = np.union1d(first, second)
             further = {"groups": groups[first]}
         else:
-            further = {"X_val": self.preprocessor.transform(table[second]), "y_val": codes[second]}
+            further = {"groups": groups[first], "groups_val": groups[second]}
+            further |= {"X_val": self.preprocessor.transform(table[second]), "y_val": codes[second]}
         X = self.preprocessor.transform(table[first])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -299,51 +303,6 @@ class TableModel:
                 suspect["row"] = int(trained_on[suspect["row"]])
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Rows to train on, to choose by, and to judge by."""
-
-    train: Int
-    validation: Int
-    held_out: Int
-
-    @classmethod
-    def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
-        rest, judged = _split_groups(codes, groups, held_out, seed)
-        train, chosen = _split_groups(codes[rest], groups[rest], validation, seed + 1)
-        if not len(judged) or len(chosen) < 2:
-            raise DataError(
-                "The rows must be enough to keep some apart; nearly all classes have a single row, or all rows "
-                "are copies of each other. Bring more rows, or check that the target is the right column."
-            )
-        return cls(rest[train], rest[chosen], judged)
-
-
-def _split_groups(codes: Int, groups: Int, share: float, seed: int) -> tuple[Int, Int]:
-    """Split rows class by class, whole groups at a time; every class has a row in the first part."""
-    _, first, member = np.unique(groups, return_index=True, return_inverse=True)
-    _, apart = stratified_split(codes[first], (1 - share, share), seed=seed)
-    is_apart = np.isin(np.arange(len(first)), apart)
-    lost = np.setdiff1d(codes, codes[~is_apart[member]])
-    is_apart[member[np.isin(codes, lost)]] = False
-    return np.flatnonzero(~is_apart[member]), np.flatnonzero(is_apart[member])
-
-
-def _split_notes(groups: Int, labels: Target, parts: Parts) -> list[str]:
-    notes = []
-    duplicates = len(groups) - int(groups.max()) - 1
-    if duplicates:
-        notes.append(
-            f"{duplicates:,} of {len(groups):,} rows repeat an earlier row; copies are kept in the same part."
-        )
-    counts = np.bincount(labels.codes[parts.held_out], minlength=len(labels.classes))
-    absent = [labels.classes[code] for code in np.flatnonzero(counts == 0)]
-    if absent:
-        shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
-        notes.append(f"Classes with too few rows to be judged; their calibration is not estimable: {shown}.")
-    return notes
-
-
 def _training_notes(classifier: SelfCalibratedClassifier) -> list[str]:
     notes = []
     if classifier.n_networks is not None:
@@ -365,9 +324,10 @@ def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
     for record in getattr(classifier, "selection_", ()):
         loss = record["out_of_fold_log_loss"]
         tried[f"network {record['network']!r}"] = (
-            "not tried: no time was left"
+            "not trained: no time was left"
             if loss is None
-            else f"counts {record['weight']:.0%}; log loss {loss:.4f} on rows held out, {record['networks']} networks"
+            else f"counts {record['weight']:.0%}; log loss {loss:.4f} on rows held out, {record['networks']} of "
+            f"{record['planned']} networks{', cut short by the time budget' if record['out_of_time'] else ''}"
         )
     return tried
 

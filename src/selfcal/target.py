@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections import defaultdict
@@ -12,13 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from selfcal._checks import Int
-from selfcal.cells import as_text, first_row
-from selfcal.columns import Schema, column_named
+from selfcal._checks import DECIMALS, Int
+from selfcal.cells import as_text, first_row, read_numbers
+from selfcal.columns import column_named
 from selfcal.errors import DataError
-
-COPY = 0.999
-"""A column that tells the class in this share of the rows is reported as a copy of the target."""
 
 MANY = 30
 """With more classes than this, all of them whole numbers, the target may be a quantity."""
@@ -33,7 +31,8 @@ class Target:
 
     Attributes:
         name: The column.
-        classes: The distinct labels, byte for byte as in the table; whole numbers in numeric order, text sorted.
+        classes: The distinct labels, byte for byte as in the table; finite numbers first, by value, then text,
+            sorted.
         codes: The place in `classes` of each labelled row.
         rows: Which rows of the table have a label.
         notes: What a user should be told.
@@ -51,7 +50,14 @@ class Target:
         return np.array(self.classes, dtype=object)[self.codes]
 
 
-def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False) -> Target:
+def read_target(
+    table: pl.DataFrame,
+    name: str,
+    *,
+    drop_unlabelled: bool = False,
+    classes_anyway: bool = False,
+    decimal: str = ".",
+) -> Target:
     """Return the labels in a column.
 
     Nothing but an empty cell (null) is a missing label: NA, None and a quoted empty cell are classes. Spellings
@@ -61,6 +67,8 @@ def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False
         table: What `read_table` returned.
         name: The column.
         drop_unlabelled: Leave rows without a label out, instead of an error.
+        classes_anyway: Accept a target that looks continuous; each number is a class.
+        decimal: "," if numbers are written with a decimal comma.
 
     Returns:
         The target.
@@ -73,7 +81,8 @@ def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False
         ("Column 'y' spells one class in several ways; '1.0' is taken as '1'.",)
     """
     cells = table[column_named(table, name)]
-    _refuse_measurements(name, cells)
+    if not classes_anyway:
+        _refuse_measurements(name, cells, decimal)
     text = as_text(cells)
     notes = []
     unlabelled = text.is_null()
@@ -92,7 +101,7 @@ def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False
         shown = ", ".join(f"{old!r} is taken as {new!r}" for old, new in sorted(respelt.items())[:10])
         notes.append(f"Column {name!r} spells one class in several ways; {shown}.")
         text = text.replace(respelt)
-    classes = _ordered(text.unique().to_list())
+    classes = sorted(text.unique().to_list(), key=_place)
     if len(classes) < 2:
         raise DataError(
             f"Column {name!r} must hold at least two classes; every labelled row is {classes[0]!r}. Check that "
@@ -108,69 +117,24 @@ def read_target(table: pl.DataFrame, name: str, *, drop_unlabelled: bool = False
     return Target(name, tuple(classes), codes, rows, tuple(notes))
 
 
-def leaks(table: pl.DataFrame, schema: Schema, target: Target) -> tuple[str, ...]:
-    """Return a warning for each column that copies the target.
-
-    A column copies the target if it has few distinct values and they tell the class in nearly every row.
-
-    Example:
-        >>> from selfcal.inference import infer_schema
-        >>> table = pl.DataFrame({"x": ["1", "2", "1", "1"], "paid": ["n", "y", "n", "y"], "y": ["0", "1", "0", "1"]})
-        >>> leaks(table, infer_schema(table, target="y"), read_target(table, "y"))
-        ("Column 'paid' tells the target 'y' in 100 % of the rows. If it is known only after the outcome, leave it out
-        with --kind paid=drop; the results would be too good to be true.",)
-    """
-    labels = pl.Series("", target.codes)
-    warnings = []
-    for column in schema.used:
-        if 2 <= column.distinct + bool(column.missing) <= 2 * len(target.classes):
-            pairs = pl.DataFrame({"cell": table[column.name][target.rows], "label": labels})
-            counts = pairs.group_by("cell", "label").len()
-            share = counts.group_by("cell").agg(pl.col("len").max())["len"].sum() / len(labels)
-            if share >= COPY:
-                warnings.append(
-                    f"Column {column.name!r} tells the target {target.name!r} in {100 * share:.3g} % of the rows. If "
-                    f"it is known only after the outcome, leave it out with --kind {column.name}=drop; the results "
-                    "would be too good to be true."
-                )
-    return tuple(warnings)
-
-
-def duplicate_groups(table: pl.DataFrame, schema: Schema) -> Int:
-    """Return a number for each row, equal for rows that agree in every used column.
-
-    A split that keeps the rows of one number together never judges a model on a row it was trained on. Rows are
-    compared by a 64-bit hash; two that collide merely stay together.
-
-    Example:
-        >>> from selfcal.inference import infer_schema
-        >>> table = pl.DataFrame({"x": ["1", "2", "1"], "colour": ["red", "red", "red"]})
-        >>> duplicate_groups(table, infer_schema(table, kinds={"colour": "category"})).tolist()
-        [0, 1, 0]
-    """
-    hashes = table.select(column.name for column in schema.used).hash_rows(seed=0).to_numpy()
-    _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)  # numbered as they first appear, whatever the hashes are
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[group]
-
-
-def _refuse_measurements(name: str, cells: pl.Series) -> None:
-    """Refuse a target of measurements: many distinct numbers with digits after the point."""
-    values = cells.cast(pl.Float64, strict=False) if cells.dtype == pl.String else cells
-    if not values.dtype.is_float():
+def _refuse_measurements(name: str, cells: pl.Series, decimal: str) -> None:
+    """Refuse a target that looks continuous: nearly all numbers, and many distinct ones with decimals."""
+    if not (cells.dtype == pl.String or cells.dtype.is_float()):
         return
-    values = values.fill_nan(None).drop_nulls()
-    distinct = values.n_unique()
+    read = read_numbers(cells.to_frame(name), decimal=decimal)[0][name]
+    values = read.drop_nulls()
+    distinct = values.unique()
+    decimals = int((distinct != distinct.round()).sum())
     if (
-        len(values) >= 0.9 * len(cells)
-        and distinct > max(20, len(values) / 2)
-        and (values != values.round()).any()
+        len(values) >= 0.9 * (len(cells) - cells.null_count())
+        and decimals
+        and (decimals > DECIMALS or len(distinct) > max(20, len(values) / 2))
     ):
-        row = first_row((cells.cast(pl.Float64, strict=False) % 1 != 0).fill_null(value=False))
+        row = first_row((read != read.round()).fill_null(value=False))
         raise DataError(
-            f"Column {name!r} must hold classes; it holds {distinct:,} distinct numbers such as {cells[row - 1]}, "
-            f"in row {row}. Cut them into classes first."
+            f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct numbers such as "
+            f"{cells[row - 1]}, in row {row}, and looks continuous. Cut them into classes first, or pass "
+            "--classes-anyway if each number is a class."
         )
 
 
@@ -183,11 +147,13 @@ def _respelt(labels: Iterable[str]) -> dict[str, str]:
     return {s: new for new, several in spellings.items() if len(several) > 1 for s in several if s != new}
 
 
-def _ordered(labels: list[str]) -> list[str]:
+def _place(label: str) -> tuple[bool, float, str]:
+    """Where a class belongs: finite numbers come first, by value; then text."""
     try:
-        return sorted(labels, key=lambda label: (float(label), label))
+        value = float(label)
     except ValueError:
-        return sorted(labels)
+        value = math.nan
+    return (False, value, label) if math.isfinite(value) else (True, 0.0, label)
 
 
 def _look_alikes(name: str, classes: Iterable[str]) -> list[str]:

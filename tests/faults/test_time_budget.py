@@ -1,0 +1,24 @@
+"""A time budget that runs out: terminal, report, card and `inspect` say what was left out."""
+
+import pytest
+
+from tests.commands.conftest import as_json, people, succeed
+
+
+@pytest.mark.fault("F20")
+def test_what_was_left_out_is_said_everywhere(tmp_path):
+    people().write_csv(tmp_path / "people.csv")
+    fitted = succeed(
+        "fit", tmp_path / "people.csv", "--target", "kind", "--out", tmp_path / "model", "--time-budget", 1e-9
+    )
+    told = "The time budget of 1e-09 s left out a part of the training: 'mlp' has 1 of 5 networks"
+    assert told in " ".join(fitted.stderr.split())
+    assert "'waves' was not trained" in fitted.stderr
+    inspected = succeed("inspect", tmp_path / "model").output
+    assert told in inspected
+    assert "1 of 5 networks, cut short by the time budget" in inspected
+    assert "not trained: no time was left" in inspected
+    assert "left out a part of the training" in (tmp_path / "model" / "report.html").read_text()
+    described = as_json("inspect", tmp_path / "model")["description"]["selection"]
+    assert {(record["networks"], record["planned"]) for record in described} == {(1, 5), (0, 5)}
+    assert [record["out_of_time"] for record in described if record["networks"]] == [True]
