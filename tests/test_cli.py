@@ -67,7 +67,7 @@ def test_interruption_exits_130(monkeypatch):
 
     monkeypatch.setattr(demo, "run_demo", interrupted)
     result = run(cli.app, ["demo"])
-    assert (result.exit_code, result.output.strip()) == (130, "interrupted")
+    assert (result.exit_code, result.output.strip()) == (130, "Stopped by SIGINT.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +34,76 @@ def test_what_is_ignored_stays_ignored():
             assert asked() is None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_request_that_nobody_asked_for_acts_in_the_end():
+    with pytest.raises(KeyboardInterrupt), stop_requests():
+        signal.raise_signal(signal.SIGINT)
+
+
+def script(*lines):
+    """Run some lines, the last ones in the function `work`, in a process of their own."""
+    code = "\n".join(
+        ["import os, signal, sys", "from selfcal._signals import *", *lines, "run_command(work)"]
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_command_ends_with_the_number_of_the_signal():
+    ended = script("def work():", "  os.kill(os.getpid(), signal.SIGTERM)", "  print('not here')")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "Stopped by SIGTERM.\n")
+
+
+def test_an_error_that_came_of_a_signal_is_not_shown():
+    ended = script(
+        "def work():",
+        "  try:",
+        "    os.kill(os.getpid(), signal.SIGINT)",
+        "  except BaseException:",
+        "    raise RuntimeError('a library was interrupted') from None",
+    )
+    assert (ended.returncode, ended.stderr) == (130, "Stopped by SIGINT.\n")
+
+
+def test_a_signal_in_a_destructor_is_not_lost():
+    ended = script(
+        "class Thing:",
+        "  def __del__(self):",
+        "    os.kill(os.getpid(), signal.SIGTERM)",
+        "def work():",
+        "  thing = Thing()",
+        "  del thing",
+        "  print('not here')",
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (143, "", "Stopped by SIGTERM.\n")
+
+
+def test_a_signal_after_the_work_changes_nothing():
+    ended = script(
+        "import atexit",
+        "class Last:",
+        "  def __del__(self, kill=os.kill, pid=os.getpid()):",
+        "    kill(pid, 15)",
+        "last = Last()",
+        "def work():",
+        "  print('done')",
+        "  atexit.register(os.kill, os.getpid(), signal.SIGTERM)",
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done\n", "")
+
+
+def test_what_is_ignored_stays_ignored_in_a_command():
+    ended = script(
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+        "def work():",
+        "  os.kill(os.getpid(), signal.SIGINT)",
+        "  print('here')",
+    )
+    assert (ended.returncode, ended.stdout) == (0, "here\n")
+
+
+def test_errors_of_a_command_keep_their_exit_code():
+    ended = script("def work():", "  sys.exit(3)")
+    assert (ended.returncode, ended.stderr) == (3, "")

@@ -9,10 +9,18 @@ from pathlib import Path
 
 from selfcal.errors import ConfigError, OutputError
 
+LOCK = ".lock"
+"""The file in a folder that is locked; it is removed when the lock ends."""
+
+_HELD: dict[tuple[int, str], object] = {}
+"""Folders that this process has locked: the system knows only which process has a lock, not which thread."""
+
 
 @contextmanager
 def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Keep other processes out of a folder, which is made if need be; the lock ends with the process at the latest.
+    """Keep others out of a folder; the lock ends with the process at the latest.
+
+    The folder is made if need be, and removed again if nothing was put into it.
 
     Example:
         >>> import tempfile
@@ -21,24 +29,44 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
         ['.lock']
     """
     place = Path(folder)
+    key, owner = (os.getpid(), os.path.realpath(place)), object()
+    if _HELD.setdefault(key, owner) is not owner:
+        raise _in_use(place, str(os.getpid()))
+    missing = [path for path in (place, *place.parents) if not path.exists()]
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        lock = os.open(place / ".lock", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise OutputError(
-            f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
-        ) from error
-    try:
-        if not _acquired(lock):
-            raise ConfigError(
-                f"The folder {place} is in use by process {os.read(lock, 20).decode() or '(unknown)'}. "
-                "Wait for it to end, or choose another folder."
-            )
-        with suppress(OSError):  # only for the message above
-            os.truncate(lock, 0)
-            os.write(lock, str(os.getpid()).encode())
-        yield place
+        lock = _acquire(place)
+        try:
+            with suppress(OSError):  # only for the message of those who come later
+                os.truncate(lock, 0)
+                os.write(lock, str(os.getpid()).encode())
+            yield place
+        finally:
+            with suppress(OSError):
+                if _is_at(place / LOCK, lock):
+                    os.unlink(place / LOCK)
+                for path in missing:
+                    path.rmdir()
+            os.close(lock)
     finally:
+        del _HELD[key]
+
+
+def _acquire(place: Path) -> int:
+    """Open and lock the file; once more if whoever had it before removed it in between."""
+    while True:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            lock = os.open(place / LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise OutputError(
+                f"Could not write to the folder {place}: {error.strerror or error}. Choose another."
+            ) from error
+        if not _acquired(lock):
+            holder = os.read(lock, 20).decode()
+            os.close(lock)
+            raise _in_use(place, holder or "(unknown)")
+        if _is_at(place / LOCK, lock):
+            return lock
         os.close(lock)
 
 
@@ -53,3 +81,17 @@ def _acquired(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is the one that has this name now."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _in_use(place: Path, holder: str) -> ConfigError:
+    return ConfigError(
+        f"The folder {place} is in use by process {holder}. Wait for it to end, or choose another folder."
+    )

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from selfcal import __version__
+from selfcal._signals import run_command
+from selfcal.commands._outputs import Force, check_results_folder, results_folder
 from selfcal.commands._shared import say, warnings_as_notes
 from selfcal.commands.calibrate import calibrate
 from selfcal.commands.compare import compare, tune
@@ -23,7 +25,7 @@ from selfcal.commands.report import report
 from selfcal.errors import Interrupted, SelfcalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class _Commands(TyperGroup):
@@ -44,7 +46,7 @@ class _Commands(TyperGroup):
             say(str(error) if isinstance(error, Interrupted) else f"error: {error}", err=True)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            say("interrupted", err=True)
+            say("Stopped by SIGINT.", err=True)
             raise typer.Exit(130) from None
 
 
@@ -87,10 +89,12 @@ def options(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
+    force: Force = False,
 ) -> None:
     """Train four methods on the Blobs 1.7 data, compare them, and write a report page."""
     from selfcal.experiments.demo import run_demo
 
+    check_results_folder(out, results=None, force=force)
     methods, page = run_demo(out)
     _print_scores(methods)
     typer.echo(f"Report: {page}")
@@ -109,9 +113,9 @@ def reproduce_bo4sc(
     """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
     from selfcal.experiments import bo4sc
 
-    bo4sc.reproduce(
-        out, seeds=seeds, only=[n.strip() for n in datasets.split(",")] if datasets else None, jobs=jobs
-    )
+    only = [name.strip() for name in datasets.split(",")] if datasets else None
+    with results_folder(out):
+        bo4sc.reproduce(out, seeds=seeds, only=only, jobs=jobs)
     typer.echo((out / "table.md").read_text())
     typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 
@@ -150,8 +154,9 @@ def _image_command(paper: str, summary: str) -> None:
         from selfcal.experiments import images
 
         size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
-        typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
-        images.reproduce(paper, size, data_dir, out, jobs=jobs)
+        with results_folder(out):
+            typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
+            images.reproduce(paper, size, data_dir, out, jobs=jobs)
         typer.echo((out / "table.md").read_text())
         typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 
@@ -177,6 +182,6 @@ def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
     Console().print(table)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `selfcal` command."""
-    app()
+    run_command(lambda: app(arguments))

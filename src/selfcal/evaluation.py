@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars.selectors import by_name
 from scipy.special import chdtrc
 
 from selfcal import _checks, metrics
@@ -287,7 +288,7 @@ def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> J
 
 
 def _numbers(part: pl.DataFrame, name: str) -> Float:
-    values, unreadable = read_numbers(part.select(column_named(part, name)))
+    values, unreadable = read_numbers(part.select(by_name(column_named(part, name))))
     wrong = unreadable.get(name, values[name].is_null())
     if wrong.any():
         raise refuse(name, "probabilities", part[name], wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ def progress_bar(title: str, total: int | None, show: bool | None = None) -> Ite
         title: What is being done.
         total: How much there is to do; None if nobody knows.
         show: True shows a bar on a terminal and a plain line every ten seconds elsewhere; None is silent there, and
-            False everywhere.
+            False everywhere. In other threads than the main one nothing is shown.
 
     Yields:
         What to call with how much is done.
@@ -36,6 +37,8 @@ def progress_bar(title: str, total: int | None, show: bool | None = None) -> Ite
         ...     advance(1, "loss 0.5")
     """
     terminal = sys.stderr.isatty()
+    if threading.current_thread() is not threading.main_thread():
+        show = False  # several bars at once would overwrite one another
     if show is False or not (terminal or show):
         yield lambda done, note="": None
         return

@@ -66,7 +66,7 @@ def test_settings_of_the_race(shelf, tmp_path):
     page = html.unescape((tmp_path / "m" / "report.html").read_text())
     assert re.search(r"on rows it has not seen, its log loss is \d\.\d+, and theirs \d\.\d+\.", page)
     assert "The model foretells true labels" in page
-    assert "not tried: no time was left" in page
+    assert "not trained: no time was left" in page
 
 
 def test_settings_of_a_race_that_is_not_held(shelf, tmp_path):
@@ -160,7 +160,7 @@ def test_a_folder_with_other_things_is_refused_before_training(shelf, tmp_path, 
     (tmp_path / "thesis.tex").write_text("years of work")
     monkeypatch.setattr(TableModel, "fit", lambda *_, **__: pytest.fail("trained for nothing"))
     result = run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path)
-    assert result.exit_code == 6
+    assert result.exit_code == 2
     assert "thesis.tex" in result.stderr
 
 
@@ -245,5 +245,5 @@ def test_a_file_is_not_taken_for_a_model_folder(shelf, tmp_path):
     mine = tmp_path / "mine"
     mine.write_text("mine")
     result = run("fit", shelf / "people.csv", "--target", "kind", "--out", mine)
-    assert (result.exit_code, mine.read_text()) == (6, "mine")
+    assert (result.exit_code, mine.read_text()) == (2, "mine")
     assert "it is a file, and a model is a folder" in result.stderr

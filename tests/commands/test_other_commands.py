@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,9 +16,11 @@ import polars as pl
 import pytest
 
 from selfcal import engine, trials
+from selfcal.division import divide
 from selfcal.recalibration import Recalibration
+from selfcal.table_model import TableModel
 from selfcal.trials import Candidate, Task, run_trials, standings
-from tests.commands.conftest import as_json, inline, run, succeed
+from tests.commands.conftest import as_json, inline, people, run, succeed
 
 
 def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
@@ -31,7 +34,20 @@ def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
     ):
         assert line in shown
     numbers = as_json("inspect", shelf / "people-model")
-    assert numbers["description"]["format_version"] == 1
+    assert numbers["description"]["format_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "network"),
+    [
+        ([], "networks that answer together, corrected for wrong labels"),
+        (["--one-network"], r"hidden layers \[.+\], corrected for wrong labels"),
+    ],
+)
+def test_inspect_shows_a_model_of_noisy_labels(options, network, shelf, tmp_path):
+    words = ["--method", "crossfit", "--noisy-labels", "--max-epochs", "2", *options]
+    succeed("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", *words)
+    assert re.search(network, succeed("inspect", tmp_path / "m").stdout)
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["predict"]])
@@ -224,3 +240,20 @@ def test_help_has_examples_and_starts_quickly():
     assert loaded.stdout.strip() == "set()", (
         f"loaded {loaded.stdout} in {time.perf_counter() - started:.1f} s"
     )
+
+
+def test_groups_are_kept_together_by_compare_and_tune(tmp_path, monkeypatch):
+    seen = []
+
+    def spy(*args, group=None, **options):
+        seen.append(group)
+        return divide(*args, group=group, **options)
+
+    monkeypatch.setattr("selfcal.table_model.divide", spy)
+    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    people().with_columns(who=pl.Series([i // 4 for i in range(160)])).write_csv(tmp_path / "d.csv")
+    words = [tmp_path / "d.csv", "--target", "kind", "--group", "who", "--seeds", "1", "--max-epochs", "2"]
+    succeed("compare", *words, "--methods", "standard", "--out", tmp_path / "c")
+    succeed("tune", *words, "--method", "standard", "--grid", "hidden=4", "--out", tmp_path / "t")
+    assert set(seen) == {"who"}
+    assert "who" not in [column.name for column in TableModel.load(tmp_path / "t" / "model").schema.used]

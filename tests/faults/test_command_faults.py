@@ -83,7 +83,8 @@ def test_a_table_in_another_dress_gives_the_same_predictions(data, shelf, tmp_pa
 def test_a_table_the_model_cannot_use(table, message, shelf, tmp_path):
     table.write_csv(tmp_path / "d.csv")
     (tmp_path / "p.csv").write_text("older")
-    result = run("predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / "p.csv")
+    words = ["predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / "p.csv", "--force"]
+    result = run(*words)
     assert (result.exit_code, result.stdout) == (3, "")
     assert message in result.stderr
     assert (tmp_path / "p.csv").read_text() == "older"
@@ -163,16 +164,20 @@ def test_a_copy_of_the_target_is_named(tmp_path):
     assert "too good to be true" in succeed("inspect", tmp_path / "m").stdout
 
 
-@pytest.mark.fault("F5", "S2")
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "preprocessor.skops"])
+@pytest.mark.fault("F5", "S2", "S11")
+@pytest.mark.parametrize(
+    "name", ["model.json", "model.safetensors", "preprocessor.skops", "report.html", "model_card.md"]
+)
 def test_a_model_with_a_changed_byte(name, shelf, tmp_path):
     for path in (shelf / "people-model").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     data = bytearray((tmp_path / name).read_bytes())
     data[len(data) // 2] ^= 0xFF
     (tmp_path / name).write_bytes(data)
-    result = run("predict", tmp_path, shelf / "people.csv", "--out", "-")
-    assert (result.exit_code, result.stdout) == (5, "")
+    for command in (["predict", tmp_path, shelf / "people.csv", "--out", "-"], ["inspect", tmp_path]):
+        result = run(*command)
+        assert (result.exit_code, result.stdout) == (5, "")
+        assert name in result.stderr
 
 
 @pytest.mark.fault("S6")

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
 
+from selfcal._locks import locked
 from selfcal.commands.fit import unfinished
 from tests.commands.conftest import as_json, run, shelf, succeed
 from tests.faults.training import POINTS
@@ -35,9 +38,9 @@ def undisturbed_models(shelf, tmp_path_factory):
 def survive(nursery, words, kills):
     """Kill the command at each of these points, then let it finish; an older model is there all the time."""
     for point, number in kills:
-        assert nursery.run(*words, "--resume", point=point, number=number)[0] == -signal.SIGKILL
+        assert nursery.run(*words, "--resume", "--force", point=point, number=number)[0] == -signal.SIGKILL
         assert as_json("inspect", words[-1])["model"] == str(words[-1])
-    code, said = nursery.run(*words, "--resume")
+    code, said = nursery.run(*words, "--resume", "--force")
     assert code == 0, said
     assert sorted(os.listdir(words[-1].parent)) == [words[-1].name]
 
@@ -85,6 +88,46 @@ def test_two_commands_for_one_folder(nursery, shelf, tmp_path):
     assert result.exit_code == 2
     assert f"is in use by process {pid}. Wait for it to end" in result.stderr
     assert os.listdir(tmp_path) == [".m.training"]  # the other one's
+
+
+def stopped(pid):
+    """Wait until a process has stopped itself with SIGSTOP."""
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < deadline, "the process did not stop"
+        time.sleep(0.01)
+
+
+@pytest.mark.fault("F18")
+def test_the_same_command_while_the_first_still_trains(nursery, shelf, undisturbed_models, tmp_path):
+    """Its checkpoints are there, but it was not interrupted: nobody should resume it or remove its folder."""
+    words = fit(shelf, "standard", tmp_path / "m")
+    words[-1] = tmp_path / "link" / "m"
+    (tmp_path / "link").symlink_to(tmp_path)
+    pid = nursery.start(None, None, command=[*map(str, words)], signal=int(signal.SIGSTOP), number=3)
+    stopped(pid)
+    assert list(unfinished(tmp_path / "m").rglob("checkpoint-*"))
+    for more in ([], ["--resume"], ["--force"]):
+        result = run(*fit(shelf, "standard", tmp_path / "m"), *more)
+        assert result.exit_code == 2
+        assert f"is in use by process {pid}. Wait for it to end" in result.stderr
+        assert "interrupted" not in result.stderr
+    os.kill(pid, signal.SIGCONT)
+    assert nursery.wait(300)[0] == 0
+    assert contents(tmp_path / "m") == undisturbed_models["standard"]
+    assert sorted(os.listdir(tmp_path)) == ["link", "m"]
+
+
+@pytest.mark.fault("F18")
+@pytest.mark.parametrize("command", ["compare", "tune", "reproduce"])
+def test_results_belong_to_one_command_at_a_time(command, nursery, shelf, tmp_path):
+    words = {"reproduce": ["reproduce", "bo4sc", "--seeds", "1"]}.get(command)
+    words = words or [command, shelf / "people.csv", "--target", "kind"]
+    with locked(tmp_path / "c"):
+        code, said = nursery.run(*words, "--out", tmp_path / "c")
+    assert code == 2
+    assert f"is in use by process {os.getpid()}. Wait for it to end" in said
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.fault("F14")

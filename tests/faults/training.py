@@ -11,6 +11,7 @@ import importlib
 import itertools
 import json
 import os
+import pkgutil
 import resource
 import select
 import shutil
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -168,6 +170,33 @@ def strike(number, count):
     step.BilevelStep._inner_step = struck
 
 
+PLACES = {
+    "reading": ("selfcal.tables", "read_table"),
+    "training": ("selfcal.step:BilevelStep", "_inner_step"),
+    "judging": ("selfcal.table_model:TableModel", "_judge"),
+    "writing a model": ("os", "rename"),
+    "writing a table": ("selfcal.tables.writing", "_write_text"),
+}
+
+
+def pause(place, deaf):
+    """Make a command wait for a minute at the third call there, or the first; if deaf, as a long call into C does."""
+    owner, name = pkgutil.resolve_name(PLACES[place][0]), PLACES[place][1]
+    function, calls = getattr(owner, name), itertools.count(3 if place != "training" else 1)
+
+    def paused(*arguments, **keywords):
+        if next(calls) == 3:
+            print(f"now {place}", flush=True)
+            if deaf:
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.siginterrupt(number, False)
+                threading.Event().wait()
+            time.sleep(60)
+        return function(*arguments, **keywords)
+
+    setattr(owner, name, paused)
+
+
 def freeze(folder):
     """Make a folder read-only, for root too."""
     os.chmod(folder, 0o555)
@@ -211,7 +240,7 @@ def command(case):
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
-        cli.app(case["command"])
+        cli.main(case["command"])
     except SystemExit as end:
         return end.code
     finally:
@@ -230,6 +259,8 @@ def child(case):
         plant(case["point"], case["number"])
     if "signal" in case:
         strike(case["signal"], case["number"])
+    if "pause" in case:
+        pause(case["pause"], case.get("deaf", False))
     if case.get("clock"):
         restless_clock()
     if "command" in case:
@@ -310,14 +341,15 @@ class Nursery:
         return int(self._process.stdout.readline())
 
     def _end(self):
-        os.kill(self._child, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and nobody asked for its code
+            os.kill(self._child, signal.SIGKILL)
         return self._code()
 
-    def reach(self, count):
-        """Wait until the child has come to a step."""
+    def reach(self, place):
+        """Wait until the child has come to a step, or to a place."""
         deadline = time.monotonic() + 60
-        while not self.log.exists() or f"{count}\n" not in self.log.read_text():
-            assert time.monotonic() < deadline, f"step {count} was not reached"
+        while not self.log.exists() or f"{place}\n" not in self.log.read_text():
+            assert time.monotonic() < deadline, f"{place} was not reached"
             time.sleep(0.005)
 
     def close(self):

@@ -43,6 +43,19 @@ DropUnlabelled = Annotated[
         "--drop-unlabelled", metavar="", help="Leave rows without a label out, instead of an error."
     ),
 ]
+ClassesAnyway = Annotated[
+    bool,
+    typer.Option(
+        "--classes-anyway", metavar="", help="Accept a target that looks continuous; each number is a class."
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Rows with the same value stay together in every split, such as visits of one patient.",
+    ),
+]
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 

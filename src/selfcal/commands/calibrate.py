@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import (
     AsJson,
     DropUnlabelled,
@@ -35,6 +36,7 @@ def calibrate(
     *,
     target: Target,
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
+    force: Force = False,
     calibrator: Annotated[str, typer.Option(help="temperature, vector, isotonic, beta, ...")] = "temperature",
     apply: Annotated[
         str | None, typer.Option(help="Predictions to mend. Default: the ones learned from.")
@@ -69,6 +71,7 @@ def calibrate(
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
     separator_of(out)
+    check_file("--out", out, inputs=[predictions, apply or predictions], force=force)
     reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
     table = read_table(predictions, **reading)
     layout = find_layout(

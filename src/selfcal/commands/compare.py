@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._outputs import Force, check_model_folder, results_folder
 from selfcal.commands._shared import (
     AsJson,
+    ClassesAnyway,
     DropUnlabelled,
     Encoding,
+    Group,
     Ragged,
     Sep,
     Target,
@@ -57,6 +60,8 @@ def compare(
     missing: Missing = None,
     nonfinite: NonFinite = "error",
     drop_unlabelled: DropUnlabelled = False,
+    classes_anyway: ClassesAnyway = False,
+    group: Group = None,
     max_epochs: MaxEpochs = None,
     jobs: Jobs = CORES,
     as_json: AsJson = False,
@@ -77,15 +82,24 @@ def compare(
         _file(data),
         target,
         reading={"sep": sep, "encoding": encoding, "ragged": ragged},
-        fitting=_fitting(kind, missing, nonfinite, decimal, drop_unlabelled),
+        fitting=_fitting(
+            kind,
+            missing,
+            nonfinite,
+            decimal,
+            drop_unlabelled=drop_unlabelled,
+            classes_anyway=classes_anyway,
+            group=group,
+        ),
         settings={} if max_epochs is None else {"max_epochs": max_epochs},
     )
-    _try_reading(task)
     folder = Path(f"{stem(data)}-comparison") if out is None else out
     candidates = [Candidate(name, name) for name in names]
-    rows = run_trials(
-        task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Comparing"
-    )
+    with results_folder(folder):
+        _try_reading(task)
+        rows = run_trials(
+            task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Comparing"
+        )
     _show(standings(rows), folder / "results.json", as_json, seeds)
 
 
@@ -104,6 +118,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="Folder for model and results; finished trials stay.")
     ] = None,
+    force: Force = False,
     kind: Kinds = None,
     sep: Sep = None,
     encoding: Encoding = None,
@@ -112,6 +127,8 @@ def tune(
     missing: Missing = None,
     nonfinite: NonFinite = "error",
     drop_unlabelled: DropUnlabelled = False,
+    classes_anyway: ClassesAnyway = False,
+    group: Group = None,
     max_epochs: MaxEpochs = None,
     jobs: Jobs = CORES,
     as_json: AsJson = False,
@@ -123,7 +140,7 @@ def tune(
       selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
     """
     from selfcal import recipes
-    from selfcal.commands.fit import check_replaceable, saving_in, show_model, unfinished
+    from selfcal.commands.fit import CHECKPOINT, saving, show_model
     from selfcal.table_model import TableModel
     from selfcal.tables import read_table
     from selfcal.trials import Task, grid, run_trials, standings
@@ -132,23 +149,32 @@ def tune(
     options = {name: _values(name, text) for name, text in (pairs("--grid", over) or GRID).items()}
     folder = Path(f"{stem(data)}-tuned") if out is None else out
     shared: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
-    fitting = _fitting(kind, missing, nonfinite, decimal, drop_unlabelled)
+    fitting = _fitting(
+        kind,
+        missing,
+        nonfinite,
+        decimal,
+        drop_unlabelled=drop_unlabelled,
+        classes_anyway=classes_anyway,
+        group=group,
+    )
     reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
     task = Task(_file(data), target, reading=reading, fitting=fitting, settings=shared, within=0)
-    _try_reading(task)
-    check_replaceable(folder / "model")
+    check_model_folder(folder / "model", force=force)
     candidates = grid(options, method)
-    rows = run_trials(
-        task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Tuning"
-    )
-    found = standings(rows)
-    best = next(c for c in candidates if c.name == found[0].name)
-    training = unfinished(folder / "model")
-    settings = {"verbose": True, "checkpoint_dir": training / "checkpoint", **shared, **best.settings}
-    model = TableModel(best.method, seed=0, **settings)
-    with saving_in(training, again="Run the same command again to go on"):
-        model.fit(read_table(data, **reading), target, **fitting)
-        model.save(folder / "model")
+    with results_folder(folder):
+        _try_reading(task)
+        rows = run_trials(
+            task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Tuning"
+        )
+        found = standings(rows)
+        best = next(c for c in candidates if c.name == found[0].name)
+        again = "Run the same command again to go on"
+        with saving(folder / "model", force=force, again=again) as (training, _):
+            settings = {"verbose": True, "checkpoint_dir": training / CHECKPOINT, **shared, **best.settings}
+            model = TableModel(best.method, seed=0, **settings)
+            model.fit(read_table(data, **reading), target, **fitting)
+            model.save(folder / "model")
     if as_json:
         print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.numbers})
         return
@@ -165,7 +191,7 @@ def _file(data: str) -> str:
 
 
 def _fitting(
-    kind: list[str] | None, missing: list[str] | None, nonfinite: str, decimal: str, drop_unlabelled: bool
+    kind: list[str] | None, missing: list[str] | None, nonfinite: str, decimal: str, **options: Any
 ) -> dict[str, Any]:
     reading = {
         "kinds": pairs("--kind", kind),
@@ -173,7 +199,7 @@ def _fitting(
         "nonfinite": nonfinite,
         "decimal": decimal,
     }
-    return {"drop_unlabelled": drop_unlabelled, **reading}
+    return {**options, **reading}
 
 
 def _try_reading(task: Task) -> None:

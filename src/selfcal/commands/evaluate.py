@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from selfcal.commands._outputs import Force, check_page
 from selfcal.commands._shared import (
     AsJson,
     DropUnlabelled,
@@ -45,6 +46,7 @@ def evaluate(
         str | None, typer.Option(help="The column with the confidence in it.")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page here; ends in .html.")] = None,
+    force: Force = False,
     bins: Annotated[int, typer.Option(min=1, help="Number of bins of the calibration error.")] = 15,
     drop_unlabelled: DropUnlabelled = False,
     sep: Sep = None,
@@ -66,8 +68,8 @@ def evaluate(
     from selfcal.evaluation import judge_parts
     from selfcal.reporting import report as write_report
 
-    if report is not None and report.suffix != ".html":
-        raise ConfigError(f"--report must end in .html; got {str(report)!r}.")
+    if report is not None:
+        check_page("--report", report, inputs=[predictions], force=force)
     with read_showing("Judging", predictions, sep=sep, encoding=encoding, ragged=ragged) as parts:
         judge = judge_parts(
             parts,

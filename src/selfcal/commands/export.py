@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, print_json, say
-from selfcal.errors import OutputError
 
 SHOWN = 12
 
@@ -17,7 +17,7 @@ def export(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     *,
     onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
-    force: Annotated[bool, typer.Option("--force", metavar="", help="Replace a file that is there.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a model as one ONNX graph: from numbers to calibrated probabilities.
@@ -32,9 +32,7 @@ def export(
     from selfcal.export import to_onnx
     from selfcal.table_model import TableModel
 
-    if onnx.is_dir() or (onnx.exists() and not force):
-        remedy = "Name a file in it" if onnx.is_dir() else "Add --force to replace it, or give another name"
-        raise OutputError(f"{onnx} must be a new file; it is there already. {remedy}.")
+    check_file("--onnx", onnx, force=force)
     loaded = TableModel.load(model)
     inputs = loaded.preprocessor.inputs
     to_onnx(loaded.classifier, onnx, preprocessor=loaded.preprocessor)

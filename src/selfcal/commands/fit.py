@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import time
@@ -12,10 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selfcal._locks import locked
+from selfcal._signals import Stopped
+from selfcal.commands._outputs import Force, check_model_folder
 from selfcal.commands._shared import (
     AsJson,
+    ClassesAnyway,
     DropUnlabelled,
     Encoding,
+    Group,
     Ragged,
     Sep,
     Target,
@@ -48,6 +54,9 @@ MaxLevels = Annotated[int, typer.Option(min=2, help="The most categories to keep
 MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Passes over the training rows at most.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")]
 
+CHECKPOINT = "checkpoint"
+"""Where in its folder an unfinished training saves itself."""
+
 
 def fit(
     data: Annotated[
@@ -59,6 +68,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
     ] = None,
+    force: Force = False,
     resume: Annotated[
         bool, typer.Option("--resume", metavar="", help="Go on with a training that was interrupted.")
     ] = False,
@@ -70,6 +80,8 @@ def fit(
     missing: Missing = None,
     nonfinite: NonFinite = "error",
     drop_unlabelled: DropUnlabelled = False,
+    classes_anyway: ClassesAnyway = False,
+    group: Group = None,
     max_levels: MaxLevels = 100,
     held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
     seed: Seed = 0,
@@ -114,40 +126,39 @@ def fit(
     folder = Path(f"{stem(data)}-model") if out is None else out
     named(method)
     kinds = pairs("--kind", kind)
-    started = time.perf_counter()
-    training = unfinished(folder)
-    checkpoint = training / "checkpoint"
-    if _has_saved(checkpoint) and not resume:
-        raise ConfigError(
-            f"A training for {folder} was interrupted. Go on with it by adding --resume, or remove {training} to "
-            "start anew."
-        )
-    if resume and not _has_saved(checkpoint):
-        note(f"there is nothing to resume for {folder}; training starts from the beginning.")
     budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
-    table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
     asked = {
         "max_epochs": max_epochs,
         "time_budget": time_budget,
         "n_networks": 1 if one_network else None,
         "noisy_labels": noisy_labels or None,
     }
-    model = TableModel(
-        method,
-        seed=seed,
-        held_out=held_out,
-        max_levels=max_levels,
-        memory=budget,
-        checkpoint_dir=checkpoint,
-        verbose=True,
-        **{name: value for name, value in asked.items() if value is not None},
-    )
-    check_replaceable(folder)
-    with saving_in(training, again="Add --resume to the same command to go on"):
+    started = time.perf_counter()
+    with saving(folder, force=force, again="Add --resume to the same command to go on") as (training, saved):
+        if saved and not resume:
+            raise ConfigError(
+                f"A training for {folder} was interrupted. Go on with it by adding --resume, or remove {training} "
+                "to start anew."
+            )
+        if resume and not saved:
+            note(f"there is nothing to resume for {folder}; training starts from the beginning.")
+        table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
+        model = TableModel(
+            method,
+            seed=seed,
+            held_out=held_out,
+            max_levels=max_levels,
+            memory=budget,
+            checkpoint_dir=training / CHECKPOINT,
+            verbose=True,
+            **{name: value for name, value in asked.items() if value is not None},
+        )
         model.fit(
             table,
             target,
             drop_unlabelled=drop_unlabelled,
+            classes_anyway=classes_anyway,
+            group=group,
             kinds=kinds,
             missing=missing or (),
             nonfinite=nonfinite,
@@ -172,41 +183,41 @@ def fit(
 
 
 def unfinished(folder: Path) -> Path:
-    """Where a training for a model folder saves itself."""
-    return folder.with_name(f".{folder.name}.training")
-
-
-def _has_saved(checkpoint: Path) -> bool:
-    return any(checkpoint.rglob("checkpoint-*"))
+    """Where a training for a model folder saves itself, by whatever name the folder is called."""
+    real = Path(os.path.realpath(folder))
+    return real.with_name(f".{real.name}.training")
 
 
 @contextmanager
-def saving_in(training: Path, *, again: str) -> Iterator[None]:
-    """Within it, this process alone trains there; in the end the folder goes, unless one could go on from it."""
-    from selfcal._locks import locked
+def saving(folder: Path, *, force: bool, again: str) -> Iterator[tuple[Path, bool]]:
+    """Within it, this process alone trains for a model folder.
 
-    fresh = not training.exists()
-    try:
-        with locked(training):
-            yield
-    except BaseException as error:
-        saved = _has_saved(training / "checkpoint")
-        hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
-        if fresh and (hopeless or not saved):
-            shutil.rmtree(training, ignore_errors=True)
-        if isinstance(error, KeyboardInterrupt) and saved:  # in the training, or as its result was judged
-            number = error.exit_code - 128 if isinstance(error, Interrupted) else int(signal.SIGINT)
-            raise Interrupted(f"Stopped; nothing is lost. {again} (saved in {training}).", number) from None
-        raise
-    shutil.rmtree(training, ignore_errors=True)
+    Gives the folder where the training saves itself, and whether an earlier one did. In the end that folder is
+    removed, unless one could go on from it.
+    """
+    check_model_folder(folder, force=force)
+    training = unfinished(folder)
+    with locked(training):
+        check_model_folder(folder, force=force)  # nobody else can write one from here on
+        saved_before = _has_saved(training)
+        try:
+            yield training, saved_before
+        except BaseException as error:
+            saved = _has_saved(training)
+            hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+            if not saved_before and (hopeless or not saved):
+                shutil.rmtree(training, ignore_errors=True)
+            elif isinstance(error, (KeyboardInterrupt, Stopped)):  # in the training, or as it was judged
+                number = getattr(error, "number", int(signal.SIGINT))
+                raise Interrupted(
+                    f"Stopped; nothing is lost. {again} (saved in {training}).", number
+                ) from None
+            raise
+        shutil.rmtree(training, ignore_errors=True)
 
 
-def check_replaceable(folder: Path) -> None:
-    """Refuse a folder with other things in it before an hour of training, not after."""
-    from selfcal._files import check_folder
-    from selfcal._model_files import DESCRIPTION, EXTRAS, TENSORS
-
-    check_folder(folder, {DESCRIPTION, TENSORS, *EXTRAS})
+def _has_saved(training: Path) -> bool:
+    return any((training / CHECKPOINT).rglob("checkpoint-*"))
 
 
 def _show_found(model: TableModel, as_json: bool) -> None:

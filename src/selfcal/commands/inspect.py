@@ -26,12 +26,13 @@ def inspect(
 
       selfcal inspect patients-model
     """
+    from selfcal._checks import shorten
+    from selfcal._model_files import read
     from selfcal.commands._scores import scores_text, verdict_text
-    from selfcal.storage import describe
     from selfcal.table_model import TableModel, tried
 
-    description = describe(model)
     loaded = TableModel.load(model)
+    description, _ = read(model)
     if as_json:
         print_json(
             {
@@ -44,12 +45,12 @@ def inspect(
         )
         return
     most = len(loaded.classes) if all_columns else SHOWN
-    classes = ", ".join(loaded.classes[:most]) + (", ..." if len(loaded.classes) > most else "")
+    classes = ", ".join(map(shorten, loaded.classes[:most])) + (", ..." if len(loaded.classes) > most else "")
     files = {name: seal["bytes"] for name, seal in description["files"].items()}
     facts = {
-        "target": loaded.schema.target or "",
+        "target": shorten(loaded.schema.target or ""),
         "classes": f"{len(loaded.classes):,}: {classes}",
-        "method": description["settings"]["method"],
+        "method": shorten(description["settings"]["method"], 500),
         "network": f"{loaded.classifier.n_features_in_} numbers in, {_layers(description['network'])}",
         **tried(loaded.classifier),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
@@ -73,6 +74,8 @@ def inspect(
 
 
 def _layers(network: dict[str, Any]) -> str:
+    if "denoised" in network:
+        return f"{_layers(network['denoised'])}, corrected for wrong labels"
     if "members" in network:
         return f"{len(network['members'])} networks that answer together"
     return f"hidden layers {network['arguments'].get('hidden')}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError, DataError
 
@@ -31,6 +32,7 @@ def predict(
     ],
     *,
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
+    force: Force = False,
     max_risk: Annotated[
         float | None, typer.Option(help="Abstain so often that at most this share of the answers is wrong.")
     ] = None,
@@ -66,6 +68,7 @@ def predict(
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
     separator_of(out)
+    check_file("--out", out, inputs=[data], force=force)
     loaded = TableModel.load(model)
     answering = _Answering(loaded, [] if keep is None else words("--keep", keep))
     if max_risk is not None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from selfcal.commands._outputs import Force, check_page
 from selfcal.commands._shared import (
     AsJson,
     DropUnlabelled,
@@ -29,6 +30,7 @@ def report(
     *,
     target: Target,
     out: Annotated[Path, typer.Option(help="Where to write the page; ends in .html.")],
+    force: Force = False,
     title: Annotated[
         str, typer.Option(help="The heading of the page.")
     ] = "How far can these predictions be trusted?",
@@ -51,8 +53,7 @@ def report(
     from selfcal.reporting import summarise
     from selfcal.tables import read_batches
 
-    if out.suffix != ".html":
-        raise ConfigError(f"--out must end in .html; got {str(out)!r}.")
+    check_page("--out", out, inputs=predictions, force=force)
     judged, classes = {}, None
     for source in predictions:
         parts = read_batches(source, sep=sep, encoding=encoding, ragged=ragged)

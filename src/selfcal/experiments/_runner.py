@@ -13,12 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from selfcal._files import write_atomically
+from selfcal._signals import starting_workers
 from selfcal.errors import ConfigError, DataError
 from selfcal.progress import progress_bar
 
@@ -50,7 +52,7 @@ class Results:
             differing = sorted(k for k in {*settings, *asked} if settings.get(k) != asked.get(k))
             raise ConfigError(
                 f"{self.path} holds results of other settings ({', '.join(differing)}). "
-                "Choose another --out folder, or move the file away to start anew."
+                "Choose another --out folder, or remove this one to start anew."
             )
         return list(rows)
 
@@ -82,8 +84,9 @@ def run_units(
         started = time.perf_counter()
         with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
             advance(len(units) - len(todo))
-            futures = {pool.submit(work, unit): unit for unit in todo}
             try:
+                with starting_workers():
+                    futures = {pool.submit(work, unit): unit for unit in todo}
                 for count, future in enumerate(as_completed(futures), start=1):
                     rows += future.result()
                     results.write(rows)
@@ -131,8 +134,23 @@ def run_all_units(
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
+    _start_tracker()
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker)
+
+
+def _start_tracker() -> None:
+    """Start the process that frees what workers leave behind; it is not to warn of one stopped while it loads."""
+    before = os.environ.get("PYTHONWARNINGS")
+    quiet = "ignore:resource_tracker:UserWarning"
+    os.environ["PYTHONWARNINGS"] = quiet if not before else f"{before},{quiet}"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _prepare_worker() -> None:

@@ -98,10 +98,14 @@ def report(
     )
     numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
     page, card = render(numbers, pictures), model_card(numbers)
-    numbers_file = target.with_suffix(".json")
-    card_file = target.with_name(_beside(target.stem, "model_card.md"))
-    write_together({target: page, numbers_file: JSON(numbers, indent=1) + "\n", card_file: card})
+    contents = (page, JSON(numbers, indent=1) + "\n", card)
+    write_together(dict(zip(report_files(target), contents, strict=True)))
     return target
+
+
+def report_files(page: Path) -> tuple[Path, Path, Path]:
+    """The files that `report` writes: the page, its numbers and its card."""
+    return page, page.with_suffix(".json"), page.with_name(_beside(page.stem, "model_card.md"))
 
 
 def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:

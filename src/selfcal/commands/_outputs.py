@@ -1,0 +1,96 @@
+"""Where a command writes: refused before any work is done if something would be lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selfcal._locks import LOCK, locked
+from selfcal.errors import ConfigError, OutputError, SelfcalError
+
+Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace an output that exists.")]
+
+
+def check_file(option: str, out: str | Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:
+    """Refuse to replace an input, anything that is not a file, and, without `force`, any file."""
+    path = Path(out)
+    if str(out) == "-" or not os.path.lexists(path):
+        return
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{option} must name a file; {path} is something else, such as a folder.")
+    for source in inputs:
+        if os.path.exists(source) and path.exists() and os.path.samefile(source, path):
+            raise ConfigError(f"{option} must not name the input {source}, which would be lost.")
+    if not force:
+        raise ConfigError(f"{path} exists already. Add --force to replace it, or choose another {option}.")
+
+
+def check_page(option: str, page: Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:
+    """Check the files of a report: the page itself, its numbers and its card."""
+    from selfcal.reporting.page import report_files
+
+    if page.suffix != ".html":
+        raise ConfigError(f"{option} must end in .html; got {str(page)!r}.")
+    for file in report_files(page):
+        check_file(option, file, inputs=inputs, force=force)
+
+
+def check_model_folder(folder: Path, *, force: bool = False) -> None:
+    """Refuse a folder that cannot be replaced as a whole, and, without `force`, one that holds a model."""
+    from selfcal._files import check_folder
+    from selfcal._model_files import DESCRIPTION, EXTRAS, TENSORS
+
+    _check_not_above(folder)
+    try:
+        check_folder(folder, {DESCRIPTION, TENSORS, *EXTRAS})
+    except OutputError as error:
+        raise ConfigError(str(error)) from None
+    if not force and folder.exists() and any(folder.iterdir()):
+        raise ConfigError(
+            f"{folder} already holds {_described(folder)}. Add --force to replace it, or choose another folder with "
+            "--out."
+        )
+
+
+def check_results_folder(folder: Path, *, results: str | None = "results.json", force: bool = False) -> None:
+    """Refuse a folder with other files, unless it has results to go on from."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--out must name a folder; {folder} is a file. Choose another name.")
+    present = sorted({*os.listdir(folder)} - {LOCK}) if folder.exists() else []
+    if present and results not in present and not force:
+        allowed = (
+            "a new or empty folder" if results is None else f"a folder that is new, empty or has {results}"
+        )
+        raise ConfigError(f"--out must name {allowed}; {folder} holds {present[0]!r}. Choose another.")
+
+
+@contextmanager
+def results_folder(folder: Path) -> Iterator[None]:
+    """Within it, this process alone writes results into a folder, which must be one to do so."""
+    check_results_folder(folder)
+    with locked(folder):
+        yield
+
+
+def _check_not_above(folder: Path) -> None:
+    """A model folder is replaced as a whole; the current folder and those above it cannot be."""
+    real = Path(os.path.realpath(folder))
+    if real == Path.cwd() or real in Path.cwd().parents:
+        raise ConfigError(
+            f"--out must name a folder of its own for the model; {str(folder)!r} is or contains the current folder. "
+            "Choose a new name, such as --out model."
+        )
+
+
+def _described(folder: Path) -> str:
+    from selfcal.table_model import TableModel
+
+    try:
+        return f"a model with target {TableModel.load(folder).schema.target!r}"
+    except SelfcalError:
+        return "files of a model"
