@@ -137,7 +137,7 @@ def bin_index(confidence: NDArray[np.floating], edges: Float, closed: Closed = "
     >>> bin_index(np.array([0.0, 0.25, 0.26, 1.0]), uniform_edges(4), closed="left")
     array([0, 1, 1, 3])
     """
-    c = np.asarray(confidence, dtype=np.float64)
+    c = _checks.as_array(confidence, np.float64)
     n_bins = len(edges) - 1
     if closed == "right" and np.array_equal(edges, uniform_edges(n_bins)):
         # Eight times faster than a search. Rounding can only make the guess one too high.
@@ -191,11 +191,17 @@ def bins_from_sums(sums: Float, edges: Float, closed: Closed) -> Bins:
         edges=edges,
         weight=weight,
         count=count.astype(np.int64),
-        effective_count=weight**2 / np.where(filled, squared, 1.0),
+        effective_count=effective_counts(weight, squared, count),
         confidence=np.where(filled, confidence / divisor, middle),
         accuracy=np.where(filled, accuracy / divisor, middle),
         closed=closed,
     )
+
+
+def effective_counts(weight: Float, squared: Float, count: Float) -> Float:
+    """Return `(sum w)^2 / sum w^2`, and the number of rows where weights are too small for their squares."""
+    known = squared > 0
+    return np.where(known, weight**2 / np.where(known, squared, 1.0), count)
 
 
 def gap_norm(share: Float, gap: Float, norm: Norm) -> Float:

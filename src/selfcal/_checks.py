@@ -18,8 +18,22 @@ from selfcal.errors import ConfigError, DataError
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
+MAX_EXPONENT = 200
+"""The largest weight is at most 2 to this power and at least its inverse: its fourth power can be summed."""
+
 ROW_SUM_TOLERANCE = 1e-4
 """How far a row of probabilities may be from one; float16 rows may be off by their epsilon, 1e-3."""
+
+
+DECIMALS = 100
+"""Labels with more distinct numbers than this that are not whole look like measurements."""
+
+
+def as_array(values: Any, dtype: Any = None) -> NDArray[Any]:
+    """Return `values` as a NumPy array; a tensor that has a gradient or lies on another device is detached first."""
+    if hasattr(values, "detach") and hasattr(values, "cpu"):
+        values = values.detach().cpu()
+    return np.asarray(values, dtype=dtype)
 
 
 def numbers(values: ArrayLike, name: str) -> Float:
@@ -27,20 +41,31 @@ def numbers(values: ArrayLike, name: str) -> Float:
     try:
         if isinstance(values, np.ma.MaskedArray):
             return np.ma.filled(values.astype(np.float64), np.nan)
-        return np.asarray(values, dtype=np.float64)
+        return as_array(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{name} must hold numbers in rows of equal length; got this: {error}.") from error
 
 
 def rounding_tolerance(values: ArrayLike) -> float:
     """Return how far probabilities of this precision may be off by rounding alone."""
-    half = np.asarray(values).dtype == np.float16
+    half = as_array(values).dtype == np.float16
     return float(np.finfo(np.float16).eps) if half else ROW_SUM_TOLERANCE
 
 
 def plain(value: Any) -> Any:
     """Return a NumPy scalar as the Python object it stands for, which reads better in a message."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+def shorten(value: object, most: int = 60) -> str:
+    """Return a value as text for a message, cut off: names read from a file may be megabytes long.
+
+    Example:
+        >>> shorten("abcdef", 3)
+        'abc...'
+    """
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
@@ -148,10 +173,10 @@ def label_codes(
     y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = None, *, name: str = "y_true"
 ) -> Int:
     """Return labels as codes 0..k-1, looking names up in `classes` (the column order of the probabilities)."""
-    y = np.asarray(y_true)
+    y = as_array(y_true)
     if y.ndim != 1:
         raise DataError(f"{name} must be a vector of labels; got shape {y.shape}. Try {name}.ravel().")
-    names = np.arange(n_classes) if classes is None else np.asarray(classes)
+    names = np.arange(n_classes) if classes is None else as_array(classes)
     if len(names) != n_classes:
         raise DataError(
             f"classes must name the {n_classes} columns of the probabilities; got {len(names)} names."
@@ -179,7 +204,11 @@ def label_codes(
 
 
 def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
-    """Return the weights as float64, non-negative, finite and not all zero; None stays None."""
+    """Return the weights as float64, non-negative, finite and not all zero; None stays None.
+
+    Only their ratios matter: weights whose sums or squares could overflow or vanish are scaled by a power of two,
+    which changes no digit of a ratio.
+    """
     if sample_weight is None:
         return None
     w = numbers(sample_weight, "sample_weight")
@@ -195,4 +224,21 @@ def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
         )
     if not w.any():
         raise DataError("sample_weight is zero in every row; at least one row must count.")
-    return w
+    exponent = weight_exponent(w)
+    return np.ldexp(w, -exponent) if exponent else w
+
+
+def weight_exponent(weight: Float) -> int:
+    """Return the power of two that `sample_weights` divides these weights by; 0 for ordinary ones.
+
+    Example:
+        >>> weight_exponent(np.array([1.0, 3.0])), weight_exponent(np.array([1.0, 1e308]))
+        (0, 824)
+    """
+    exponent = int(np.frexp(weight.max())[1])
+    return exponent - min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)
+
+
+def relative_weights(weight: Float) -> Float:
+    """Return the same weights times a power of two, with the largest in [0.5, 1): their ratios are exact."""
+    return np.ldexp(weight, -int(np.frexp(weight.max())[1]))

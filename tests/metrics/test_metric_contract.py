@@ -134,6 +134,19 @@ def test_weights_act_as_repeated_rows(metric, data):
     assert same(metric(y, p, sample_weight=np.ones(len(y))), metric(y, p))
 
 
+@every_judge
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e150, 1e300, 1e307])
+def test_the_scale_of_the_weights_does_not_matter(judge, scale):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(2), size=40)
+    y, w = (rng.random(40) < p[:, 1]).astype(int), rng.integers(1, 9, size=40).astype(float)
+    extreme = np.ldexp(w, int(np.frexp(scale)[1]))  # exact, even where the last digits are lost to others
+    found, expected = (judge(y, p, sample_weight=each) for each in (extreme, w))
+    if judge is metrics.calibration_report:
+        found, expected = found.ece, expected.ece
+    assert same(found, expected)
+
+
 @every_metric
 @property_of(predictions(), st.integers(1, 5))
 def test_blocks_do_not_matter(metric, data, rows):

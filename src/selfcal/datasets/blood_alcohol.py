@@ -128,7 +128,8 @@ class BloodAlcohol(GenerativeDataset):
         needed = LIMIT + rate * hours
         surplus = _dose(X)[:, None] - WIDMARK_FACTOR[gender] * needed
         z = surplus / (self.noise * WIDMARK_SPREAD[gender] * np.abs(needed))
-        probabilities: Float = np.stack([ndtr(-z) @ weight, ndtr(z) @ weight], axis=1) / weight.sum()
+        shares = np.stack([ndtr(-z) @ weight, ndtr(z) @ weight], axis=1)
+        probabilities: Float = shares / shares.sum(axis=1, keepdims=True)  # never above one by rounding
         return probabilities
 
 

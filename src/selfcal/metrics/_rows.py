@@ -49,10 +49,12 @@ def blocks(
     sample_weight: ArrayLike | None = None,
 ) -> Iterator[Block]:
     """Check the input of a metric and yield it in blocks, without a copy of the whole."""
-    p: NDArray[Any] = np.asarray(probs) if hasattr(probs, "__array__") else _checks.numbers(probs, "probs")
+    p: NDArray[Any] = (
+        _checks.as_array(probs) if hasattr(probs, "__array__") else _checks.numbers(probs, "probs")
+    )
     if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2 or p.dtype.kind not in "fiub":
         p = _checks.probabilities(probs)
-    codes = _codes(np.asarray(y_true), p.shape[1], classes)
+    codes = _codes(_checks.as_array(y_true), p.shape[1], classes)
     _checks.same_length(y_true=codes, probs=p)
     weight = _checks.sample_weights(sample_weight, len(p))
     for rows in row_blocks(*p.shape):

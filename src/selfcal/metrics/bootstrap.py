@@ -64,7 +64,7 @@ def bootstrap_interval(
     value = metric(y_true, probs, sample_weight=sample_weight, **options)
     draws = [
         metric(y_true, probs, sample_weight=weight, **options)
-        for weight in resampled_weights(len(np.asarray(y_true)), n_resamples, seed, sample_weight)
+        for weight in resampled_weights(len(_checks.as_array(y_true)), n_resamples, seed, sample_weight)
     ]
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     if method == "basic":

@@ -67,6 +67,7 @@ def kernel_calibration_test(
     y = _checks.label_codes(y_true, p.shape[1], classes)
     n = _checks.same_length(y_true=y, probs=p)
     w = _checks.sample_weights(sample_weight, n)
+    w = None if w is None else _checks.relative_weights(w)
     rng = np.random.default_rng(seed)
     by_chance = np.zeros(n_resamples if n <= RESAMPLED_ROWS else 0)
     total = variance = weight_of_pairs = 0.0

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from selfcal import _checks
-from selfcal._binning import Chunk
+from selfcal._binning import Chunk, effective_counts
 from selfcal._checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import wilson_interval
@@ -292,5 +292,5 @@ def curve_of(claimed: Chunk) -> RiskCoverageCurve:
         thresholds=confidence[last].astype(np.float64, copy=False),
         coverage=accepted / accepted[-1],
         risk=np.cumsum(w * wrong)[last] / accepted,
-        effective_count=accepted**2 / np.cumsum(w**2)[last],
+        effective_count=effective_counts(accepted, np.cumsum(w**2)[last], last.astype(np.float64) + 1),
     )

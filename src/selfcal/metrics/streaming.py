@@ -86,11 +86,12 @@ class CalibrationAccumulator:
         self.n_classes = _checks.positive_int("n_classes", n_classes, low=2)
         self.n_bins = n_bins
         self.closed = closed
-        self.classes = None if classes is None else np.asarray(classes).tolist()
+        self.classes = None if classes is None else _checks.as_array(classes).tolist()
         _checks.label_codes([], n_classes, self.classes)
         self.scores = _checks.boolean("scores", scores)
         self.classwise = _checks.boolean("classwise", classwise)
         self._sums = self._zeros()
+        self._exponent: int | None = None  # the sums are of weights divided by 2 to this power
 
     def update(
         self, y_true: ArrayLike, probs: ArrayLike, sample_weight: ArrayLike | None = None
@@ -117,7 +118,7 @@ class CalibrationAccumulator:
                     added["scores"][i] += values.sum() if block.weight is None else block.weight @ values
             if self.classwise:
                 added["classwise"] += column_sums(block, edges, self.closed)
-        self._add(added)
+        self._add(added, 0 if sample_weight is None else _exponent(sample_weight))
         return self
 
     def merge(self, other: CalibrationAccumulator) -> CalibrationAccumulator:
@@ -128,7 +129,8 @@ class CalibrationAccumulator:
                 raise ConfigError(
                     f"Accumulators must have the same {name} to be merged; got {mine!r} and {theirs[name]!r}."
                 )
-        self._add(other._sums)
+        if other._exponent is not None:
+            self._add(other._sums, other._exponent)
         return self
 
     def __add__(self, other: CalibrationAccumulator) -> CalibrationAccumulator:
@@ -158,13 +160,17 @@ class CalibrationAccumulator:
 
     def to_dict(self) -> dict[str, Any]:
         """Return settings and sums in plain Python, ready for JSON."""
-        return {**self._settings(), "sums": {name: values.tolist() for name, values in self._sums.items()}}
+        sums = {name: values.tolist() for name, values in self._sums.items()}
+        return {**self._settings(), "sums": sums, "exponent": self._exponent}
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> CalibrationAccumulator:
         """Return the accumulator that `to_dict` described."""
-        made = cls(**{name: value for name, value in state.items() if name != "sums"})
-        made._add({name: np.array(values, dtype=np.float64) for name, values in state["sums"].items()})
+        made = cls(**{name: value for name, value in state.items() if name not in ("sums", "exponent")})
+        exponent = state.get("exponent", 0)
+        if exponent is not None:
+            sums = {name: np.array(values, dtype=np.float64) for name, values in state["sums"].items()}
+            made._add(sums, exponent)
         return made
 
     def _settings(self) -> dict[str, Any]:
@@ -179,9 +185,28 @@ class CalibrationAccumulator:
         }
         return {name: np.zeros(shape) for name, shape in shapes.items()}
 
-    def _add(self, sums: dict[str, Float]) -> None:
-        self._sums = {name: mine + sums[name] for name, mine in self._sums.items()}
+    def _add(self, sums: dict[str, Float], exponent: int) -> None:
+        """Add sums of weights that were divided by 2 to `exponent`; the larger of both exponents stays."""
+        mine = exponent if self._exponent is None else self._exponent
+        self._exponent = max(mine, exponent)
+        first, second = _shifted(self._sums, mine - self._exponent), _shifted(sums, exponent - self._exponent)
+        self._sums = {name: values + second[name] for name, values in first.items()}
 
     def _classwise_error(self, edges: Float) -> float:
         curves = column_bins(self._sums["classwise"], edges, self.closed)
         return float(np.mean([gap_norm(curve.share, curve.gap, "l1") for curve in curves]))
+
+
+def _exponent(sample_weight: ArrayLike) -> int:
+    return _checks.weight_exponent(_checks.numbers(sample_weight, "sample_weight"))
+
+
+def _shifted(sums: dict[str, Float], by: int) -> dict[str, Float]:
+    """The same sums for weights times 2 to `by`; of the sums of a bin, one is a count and one of squares."""
+    if not by:
+        return sums
+    degrees = np.array([1, 0, 2, 1, 1])
+    return {
+        name: np.ldexp(values, by if name == "scores" else by * degrees.reshape(-1, *[1] * (values.ndim - 1)))
+        for name, values in sums.items()
+    }

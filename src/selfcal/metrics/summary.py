@@ -184,7 +184,7 @@ def calibration_report(
     """
     claimed = claims(y_true, probs, classes, sample_weight)
     bins = bin_chunks([claimed], n_bins=n_bins)
-    k = np.asarray(probs).shape[1]
+    k = _checks.as_array(probs).shape[1]
     common: dict[str, Any] = {"classes": classes, "sample_weight": sample_weight}
     scores = {
         score: score_interval(y_true, probs, score=score, level=level, **common)
@@ -215,7 +215,7 @@ def calibration_report(
     }
     return CalibrationReport(
         n=len(claimed.confidence),
-        classes=tuple(range(k) if classes is None else map(_checks.plain, np.asarray(classes))),
+        classes=tuple(range(k) if classes is None else map(_checks.plain, _checks.as_array(classes))),
         n_bins=n_bins,
         level=level,
         **scores,

@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 
 import polars as pl
+from polars.selectors import by_name
 
 from selfcal.errors import DataError
 from selfcal.tables.pages import DamagedError, check_pages
@@ -43,7 +44,7 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
-    column = pl.col(name)
+    column = by_name(name)
     if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Null)):
         return column.cast(pl.String)
     if isinstance(dtype, pl.Decimal):
