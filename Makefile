@@ -4,8 +4,17 @@ BIN := .venv/bin
 READY := .venv/.ready
 PARITY := .venv/.parity
 export MPLBACKEND := Agg
+# the networks of the tests are small, and both cores run tests; any other number works as well
+export OMP_NUM_THREADS ?= 1
 
-.PHONY: help install demo test test-faults test-parity test-browser lint bench docs clean
+# The kernels of two other processors: torch, oneDNN, MKL, OpenBLAS, NumPy and the C library each choose their own.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem \
+  NPY_DISABLE_CPU_FEATURES=X86_V3 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4
+NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',commands experiments faults plots reporting test_benchmarks* \
+  test_cli.py test_docs.py test_files.py test_init.py test_locks.py test_signals.py)
+
+.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-browser lint bench bench-cpus docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -18,7 +27,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY) ## train four methods on Blobs 1.7, print the table, write the report
-	$(BIN)/selfcal demo --out demo
+	$(BIN)/selfcal demo --out demo --force
 
 lint: $(READY) ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -29,30 +38,49 @@ lint: $(READY) ## format, lint, types, import contracts
 test: lint ## everything that must hold: lint, doctests, tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+test-slow: $(READY) ## what make test does briefly, at full size: the pages, the default method, every kind of network
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
+
 test-faults: $(READY) ## the long list of injected faults: a hundred kills, and what they leave behind
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow_faults tests
+	$(BIN)/python -m pytest -m slow_faults tests
+	$(BIN)/python -m pytest --hypothesis-profile thorough tests/faults/test_fuzzed_*.py
+
+test-cpus: $(READY) ## the tests of numbers, with the kernels of two other processors
+	$(AVX2) $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMBERS)
+	$(SSE4) $(BIN)/python -m pytest -n 2 --dist worksteal $(NUMBERS)
+
+test-pythons: ## the tests on Python 3.12 and 3.13, where they are installed
+	.ci/test-pythons 3.12 3.13
 
 $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
 test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, onnxruntime
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/parity/heavy
+	$(BIN)/python -m pytest tests/parity/heavy
 
 test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/browser
 
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks.hypergradient --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.hypergradient_quality --jobs 2 --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.metrics --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.convolution --results benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.layout --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.tables --results benchmarks/RESULTS.md
+
+bench-cpus: $(READY) ## how far models differ that are fitted with the kernels of other processors, or two threads
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cpus fit runs/cpus/native.npz
+	OMP_NUM_THREADS=1 $(AVX2) $(BIN)/python -m benchmarks.cpus fit runs/cpus/AVX2.npz
+	OMP_NUM_THREADS=1 $(SSE4) $(BIN)/python -m benchmarks.cpus fit runs/cpus/SSE4.npz
+	OMP_NUM_THREADS=2 $(BIN)/python -m benchmarks.cpus fit "runs/cpus/two threads.npz"
+	$(BIN)/python -m benchmarks.cpus compare runs/cpus
 
 docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc
 	$(BIN)/python -m docs.refresh runs/bo4sc
 
 clean: ## remove what the other targets made
-	rm -rf .venv demo runs .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-* demo runs .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

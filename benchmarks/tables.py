@@ -79,7 +79,7 @@ def measure(folder: Path, rows: int, repeats: int, *, fit: bool) -> list[dict[st
     measured("fit", small, *target, "--out", folder / "model", "--method", "temperature", "--max-epochs", 10)
     answers = folder / "answers.csv"
     for table in (small, data):
-        case = measured("predict", folder / "model", table, "--out", answers, repeats=repeats)
+        case = measured("predict", folder / "model", table, "--out", answers, "--force", repeats=repeats)
         cases.append(case | {"case": f"predict, {rows if table == data else max(100, rows // 500):,} rows"})
     answers.unlink()
     write_predictions(predictions, rows)

@@ -10,6 +10,7 @@ from benchmarks import (
     _metric_cases,
     _quality_tables,
     _timing,
+    cpus,
     hypergradient,
     label_audit,
     metrics,
@@ -201,3 +202,14 @@ def test_every_variant_of_outer_parameters_is_a_recipe_of_its_own(monkeypatch):
     (row,) = outer_parameters.scores_of_unit(("blobs-1.3", 0, "nothing, fixed decay 0.3", "."))
     assert math.isfinite(row["log_loss"])
     assert row["outer"]["log10_decay"] == pytest.approx([math.log10(0.3)] * 3)
+
+
+def test_models_fitted_with_two_settings_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpus, "METHODS", ("standard",))
+    for name, max_epochs in (("native", 1), ("same", 1), ("trained longer", 2)):
+        cpus.fit(tmp_path / f"{name}.npz", n=60, max_epochs=max_epochs)
+    head, _, row = cpus.compare(tmp_path)
+    assert head.startswith("| method | same: probability | log loss | trained longer")
+    method, same_probs, same_loss, probs, loss = row.strip("| ").split(" | ")
+    assert (method, same_probs, same_loss) == ("`standard`", "0e+00", "0e+00")
+    assert float(probs) > 0 < float(loss)

@@ -70,6 +70,7 @@ def test_rows_to_judge_by_are_those_of_the_command(folder):
     assert len(split.held_out) == pytest.approx(96, abs=5)
 
 
+@pytest.mark.slow
 def test_the_command_alone_gives_the_same_numbers(folder):
     data, out = folder / "tab_blobs.csv.gz", folder / "model"
     options = ["--target", "target", "--held-out", tabular.HELD_OUT, "--seed", 1, "--out", out, "--json"]

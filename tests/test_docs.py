@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import typer
 
-from selfcal import cli
+from selfcal import SelfCalibratedClassifier, cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FULL = SelfCalibratedClassifier().max_epochs
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -21,9 +22,11 @@ def blocks(page, language):
     ]
 
 
+@pytest.mark.parametrize("max_epochs", [10, pytest.param(FULL, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
-    """One after the other in one namespace, as a reader would paste them."""
+def test_python_blocks_run(page, max_epochs, tmp_path, monkeypatch):
+    """One after the other in one namespace, as a reader would paste them; a few epochs show that they run."""
+    monkeypatch.setitem(SelfCalibratedClassifier.__init__.__kwdefaults__, "max_epochs", max_epochs)
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for number, code in enumerate(blocks(page, "python"), start=1):

@@ -8,6 +8,12 @@ import pytest
 import selfcal
 
 
+def printed(code):
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
 @pytest.mark.parametrize("name", selfcal.__all__)
 def test_every_public_name_is_one_thing_however_it_is_reached(name):
     """Loading a submodule binds its name in the package: it must not hide a public function."""
@@ -35,5 +41,24 @@ def test_unknown_name():
 )
 def test_imports_stay_light(statement, not_loaded):
     check = f"{statement}; import sys; print([m for m in {not_loaded} if m in sys.modules])"
-    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "[]"
+    assert printed(check) == "[]"
+
+
+WITHOUT_TORCH = """
+import sys
+
+class NoTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, NoTorch())
+from selfcal import SelectiveClassifier, calibrators, datasets, metrics, plots, reject, tables
+X, y = datasets.Blobs().sample(200, seed=0)
+probs = calibrators.TemperatureScaling().fit(X, y % 2).predict_proba(X)
+print(metrics.log_loss(y % 2, probs))
+"""
+
+
+def test_metrics_calibrators_datasets_tables_plots_and_the_reject_option_work_without_torch():
+    assert 0 < float(printed(WITHOUT_TORCH)) < 1

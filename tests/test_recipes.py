@@ -122,8 +122,10 @@ def test_settings_reach_their_parts():
 )
 def test_what_a_cross_fitted_team_learns_is_bounded_and_its_path_is_kept(learn):
     X, y = Blobs(std=1.7).sample(200, seed=0)
+    noise = np.random.default_rng(0).normal(size=(200, 20))
+    X = np.hstack([X, noise])  # to overfit to: decay and γ start at their lower bounds and are wanted above
     recipe = recipes.crossfit(folds=2, learn=learn)
-    settings = {"network": "mlp", "hidden": (8,), "learning_rate": 0.005, "max_epochs": 40}
+    settings = {"network": "mlp", "hidden": (8,), "learning_rate": 0.02, "max_epochs": 40}
     clf = SelfCalibratedClassifier(recipe, random_state=0, **settings).fit(X, y)
     assert clf.score(X, y) > 0.6
     paths = clf.history_.snapshots

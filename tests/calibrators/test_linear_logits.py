@@ -57,7 +57,7 @@ def test_matrix_is_the_lowest_point(make, l2, odir):
     weight = weights(len(y))
     found = make(l2=l2, odir=odir).fit(z, y, weight).parameters_.ravel()
     arguments = (z if make is MatrixScaling else log_softmax(z, axis=1), y, weight, (l2, odir))
-    np.testing.assert_allclose(approx_fprime(found, matrix_loss, 1e-6, *arguments), 0, atol=1e-5)
+    np.testing.assert_allclose(approx_fprime(found, matrix_loss, 1e-7, *arguments), 0, atol=1e-5)
     start = np.vstack([np.eye(3), np.zeros(3)]).ravel()
     assert matrix_loss(found, *arguments) <= minimize(matrix_loss, start, arguments).fun + 1e-9
 

@@ -73,7 +73,7 @@ def test_posterior_rows_are_positive_and_sum_to_one(dataset):
     _, _, p = many(dataset)
     assert p.shape == (MANY, dataset.n_classes)
     assert p.dtype == np.float64
-    assert np.all(p > 0)
+    assert np.all((p > 0) & (p <= 1))
     assert np.all(np.isfinite(np.log(p)))
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=0, atol=1e-12)
 

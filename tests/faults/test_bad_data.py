@@ -12,11 +12,14 @@ import polars as pl
 import pytest
 import skops.io
 
+from selfcal.columns import column_values
+from selfcal.copies import find_copies
 from selfcal.errors import DataError
 from selfcal.inference import infer_schema
+from selfcal.leakage import leaks
 from selfcal.preprocessing import Preprocessor
 from selfcal.tables import read_batches, read_table
-from selfcal.target import duplicate_groups, leaks, read_target
+from selfcal.target import read_target
 from tests.faults import case
 
 
@@ -188,7 +191,7 @@ def test_columns_that_say_nothing_or_too_much():
     schema = infer_schema(table, target="y")
     assert {c.name for c in schema.columns if c.kind == "drop"} == {"same", "gone", "id", "row"}
     assert len(schema.notes) == 4
-    (warning,) = leaks(table, schema, read_target(table, "y"))
+    (warning,) = leaks(column_values(table, schema), schema, read_target(table, "y"), np.arange(n))
     assert "'copy' tells the target 'y' in 100 % of the rows" in warning
 
 
@@ -202,7 +205,8 @@ def test_free_text_is_refused_with_a_hint():
 @pytest.mark.fault("D20")
 def test_duplicate_rows_share_a_number():
     table = read_table(b"x,c,y\n1,a,0\n2,b,1\n1,a,1\n2,b,0\n1,b,0\n")
-    assert duplicate_groups(table, infer_schema(table, target="y")).tolist() == [0, 1, 0, 1, 2]
+    values = column_values(table, infer_schema(table, target="y"))
+    assert find_copies(values).groups.tolist() == [0, 1, 0, 1, 2]
 
 
 @pytest.mark.fault("D21")

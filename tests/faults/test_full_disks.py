@@ -15,7 +15,7 @@ __all__ = ["shelf", "small_disk"]  # the fixtures
 
 
 def fit(shelf, out):
-    return ["fit", shelf / "people.csv", "--target", "kind", "--out", out, *QUICK]
+    return ["fit", shelf / "people.csv", "--target", "kind", "--out", out, "--force", *QUICK]
 
 
 def failed_to_write(result, place):
@@ -71,7 +71,9 @@ def test_disk_full_at_a_page_or_a_table(words, name, small_disk, shelf):
     out.write_bytes(b"older")
     fill(small_disk)
     command, *option = words
-    result = run(command, shelf / "predictions.csv", "--target", "kind", *(option or ["--out"]), out)
+    result = run(
+        command, shelf / "predictions.csv", "--target", "kind", *(option or ["--out"]), out, "--force"
+    )
     assert "No space left" in failed_to_write(result, out)
     assert sorted(os.listdir(small_disk)) == ["filler", name]
     assert out.read_bytes() == b"older"
@@ -91,7 +93,8 @@ def no_growth():
 @pytest.mark.parametrize("name", ["p.csv", "p.csv.gz", "p.parquet"])
 def test_no_room_for_predictions(name, shelf, tmp_path):
     (tmp_path / name).write_bytes(b"older")
-    result = run("predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / name)
+    words = ["predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / name, "--force"]
+    result = run(*words)
     failed_to_write(result, tmp_path / name)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]
 

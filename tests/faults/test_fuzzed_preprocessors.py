@@ -18,7 +18,7 @@ from tests.faults.test_hostile_models import flip, replace_value, splice
 __all__ = ["shelf"]  # the fixture
 
 NAME = "preprocessor.skops"
-LIMITS = settings(max_examples=1000, deadline=None, database=None, derandomize=True)
+LIMITS = settings(database=None)
 TABLE = people(5)
 
 

@@ -38,7 +38,7 @@ def parquet(compression):
 
 PARQUET = [parquet(c) for c in ("uncompressed", "zstd", "snappy", "gzip")]
 TEXTS = [CSV, CSV.replace(b",", b";"), gzip.compress(CSV, mtime=0), CSV.decode().encode("utf-16")]
-LIMITS = settings(max_examples=1000, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+LIMITS = settings(database=None, suppress_health_check=list(HealthCheck))
 
 
 @st.composite

@@ -1,9 +1,14 @@
-"""F9: memory runs out in training. Batches are halved, training goes on, and the result says so everywhere."""
+"""F9: memory runs out in training. Batches are halved, training goes on, and the result says so everywhere.
+
+D29: what many classes take is known before training.
+"""
 
 import json
 import os
+import tracemalloc
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -11,8 +16,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import ImageBatches, TensorBatches, checkpoint
 from selfcal.batches import as_batches, halved
 from selfcal.checkpoint import Generations, unpacked
-from selfcal.errors import RecoveryWarning, TrainingError
+from selfcal.errors import DataError, RecoveryWarning, TrainingError
 from selfcal.problem import BilevelProblem
+from selfcal.run import Run
+from selfcal.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, run, shelf, succeed
 from tests.faults.training import data, digest, network
 from tests.faults.training import run as run_training
@@ -155,7 +162,7 @@ def test_the_command_says_so_in_the_note_the_model_and_the_report(shelf, tmp_pat
     assert "Batch reduced" in succeed("inspect", tmp_path / "m").stdout
     assert as_json("inspect", shelf / "people-model")["description"]["training"]["batch_reduced"] == 0
     memory_for(2)
-    failed = run(*fit)
+    failed = run(*fit, "--force")
     assert (failed.exit_code, failed.stdout.count("Verdict")) == (4, 0)
     assert "error: Memory ran out after 0 steps with batches of" in failed.stderr
     assert sorted(os.listdir(tmp_path)) == ["m"]
@@ -170,6 +177,46 @@ def test_memory_that_runs_out_for_real(nursery, tmp_path):
     code, said = nursery.wait()
     assert code == 0, said
     assert unpacked(Generations(tmp_path, {}).files()[0].read_bytes())["state"]["history"]["reductions"]
+
+
+class Started(Exception):  # noqa: N818 - not an error
+    """Training has begun."""
+
+
+@pytest.mark.fault("D29")
+@pytest.mark.parametrize(
+    ("method", "network"),
+    [("standard", "linear"), ("crossfit", "linear"), ("ensemble", "linear"), ("auto", None)],
+)
+def test_what_many_classes_take_is_refused_before_training(method, network, monkeypatch):
+    """Given as much memory as a fit is seen to take, it is refused; given a few times as much, it is not."""
+    monkeypatch.setattr("selfcal.racing.fitted_temperature", lambda *_: 1.0)  # slow, and done on few rows
+    monkeypatch.setattr(
+        "selfcal.team_training.CELLS", 2**10
+    )  # as little as for tables that are worth refusing
+    rng = np.random.default_rng(0)
+    n_rows, n_classes = 1500, 150
+    X = rng.normal(size=(n_rows, 3))
+    kinds = [f"k{i % n_classes}" for i in range(n_rows)]
+    table = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": kinds})
+
+    def fit(memory):
+        TableModel(method, max_epochs=1, network=network, memory=memory, hidden=(4,)).fit(table, "kind")
+
+    fit(2**40)  # once before, for what is only loaded when it is used
+    tracemalloc.start()
+    fit(2**40)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    def started(self):
+        raise Started
+
+    monkeypatch.setattr(Run, "advance", started)
+    with pytest.raises(DataError, match=rf"with method '{method}', {n_classes} classes and .* need about"):
+        fit(peak)
+    with pytest.raises(Started):
+        fit(6 * peak)
 
 
 def test_the_network_of_these_tests_has_running_statistics():

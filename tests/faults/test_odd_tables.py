@@ -59,7 +59,7 @@ def test_folds_without_a_class(rows, tmp_path):
     table.write_csv(tmp_path / "d.csv")
     for calibrator in ("temperature", "isotonic", "vector"):
         words = ["calibrate", tmp_path / "d.csv", "--target", "y", "--calibrator", calibrator]
-        succeed(*words, "--out", tmp_path / "p.csv")
+        succeed(*words, "--out", tmp_path / "p.csv", "--force")
         found = pl.read_csv(tmp_path / "p.csv").select(pl.col("^prob_.*$")).to_numpy()
         np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
@@ -158,10 +158,10 @@ BASE = 300
 @pytest.mark.fault("D21", "D22")
 def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, monkeypatch):
     monkeypatch.setattr("selfcal.run.Run.advance", lambda self: pytest.fail("a step was taken"))
-    whole = Preprocessor.__init__
+    whole, budgets = Preprocessor.__init__, iter([20_000, 120_000])
 
     def poor(self, *, max_levels=100, budget=0):
-        whole(self, max_levels=max_levels, budget=20_000)
+        whole(self, max_levels=max_levels, budget=next(budgets))
 
     monkeypatch.setattr(Preprocessor, "__init__", poor)
     cases = [
@@ -171,7 +171,8 @@ def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, 
         ),
         (
             people(400).with_columns(kind=pl.Series([f"k{i % 40}" for i in range(400)])),
-            "probabilities must fit into 0.0 GB; those of 80 rows kept apart and 40 classes need about",
+            "The table and the probabilities must fit into 0.0 GB of memory; with method 'standard', 40 classes and "
+            "160 rows to predict need about",
         ),
     ]
     for table, message in cases:
@@ -211,3 +212,18 @@ def test_fifty_thousand_columns_ten_thousand_classes_a_million_levels(kind, nurs
     code, said = nursery.run(*fit(tmp_path, table, "--max-epochs", "1"), measure=True)
     assert code == 0, said
     assert int(re.search(r"peak memory (\d+) kB", said)[1]) < 4 * 2**20
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["*", "^.*$"])
+def test_a_column_is_not_taken_for_a_pattern(name, suffix, tmp_path):
+    """polars reads these names as "all columns", of the features and of the target."""
+    for column in ("size", "kind"):
+        table, path = people().rename({column: name}), tmp_path / f"{column}.{suffix}"
+        table.write_csv(path) if suffix == "csv" else table.write_parquet(path)
+        target = name if column == "kind" else "kind"
+        result = as_json("fit", path, "--target", target, "--out", tmp_path / column, *QUICK)
+        assert result["classes"] == ["k0", "k1", "k2"]
+        answers = tmp_path / f"{column}-answers.csv"
+        succeed("predict", tmp_path / column, path, "--out", answers)
+        assert as_json("evaluate", answers, "--target", target)["rows"] == 160

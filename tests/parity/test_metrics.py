@@ -91,4 +91,4 @@ def test_calibration_error_equals_public_torchmetrics_up_to_float32(data):
     theirs = multiclass_calibration_error(
         torch.from_numpy(probs), torch.from_numpy(y), num_classes=probs.shape[1]
     )
-    assert metrics.expected_calibration_error(y, probs) == pytest.approx(theirs.item(), abs=1e-6)
+    assert metrics.expected_calibration_error(y, probs) == pytest.approx(theirs.item(), abs=1e-5)

@@ -4,7 +4,6 @@ from matplotlib.figure import Figure
 
 from selfcal import metrics, plots
 from selfcal.errors import ConfigError, DataError
-from selfcal.history import Recorder
 
 BINS = np.array([10, 20, 50])
 SEEDS = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.5]])
@@ -66,6 +65,9 @@ def test_a_sweep_over_bins_can_be_drawn_as_it_comes():
 
 
 def test_history_curves_leave_out_what_the_run_did_not_have():
+    pytest.importorskip("torch")
+    from selfcal.history import Recorder
+
     recorder = Recorder()
     recorder.inner_loss.extend([3.0, 1.0, 2.0])
     assert list(plots.history_curves(recorder.history())) == ["training loss"]

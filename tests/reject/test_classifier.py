@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from selfcal import ABSTAIN, CalibratedModel, SelectiveClassifier, SelfCalibratedClassifier
+from selfcal import ABSTAIN, SelectiveClassifier
 from selfcal.calibrators import IsotonicConfidence
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, DataError, PromiseWarning
@@ -98,6 +98,9 @@ def test_abstain_sorts_after_every_class(kind):
 
 def test_our_own_models_say_how_sure_they_are():
     """An isotonic confidence is not the largest probability, and it is what counts."""
+    pytest.importorskip("torch")
+    from selfcal import CalibratedModel
+
     forest = GaussianNB().fit(X[TRAIN], CODES[TRAIN])
     model = CalibratedModel(forest, IsotonicConfidence()).fit(X[TRAIN], CODES[TRAIN])
     selective = SelectiveClassifier(model, min_coverage=0.5).fit(X[CAL], CODES[CAL])
@@ -108,6 +111,9 @@ def test_our_own_models_say_how_sure_they_are():
 
 
 def test_our_own_network():
+    pytest.importorskip("torch")
+    from selfcal import SelfCalibratedClassifier
+
     clf = SelfCalibratedClassifier("standard", max_epochs=20, random_state=0).fit(X[TRAIN], CODES[TRAIN])
     selective = SelectiveClassifier(clf, max_risk=0.1).fit(X[CAL], CODES[CAL])
     accepted = selective.accepts(X[TEST])

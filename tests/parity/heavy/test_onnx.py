@@ -113,7 +113,7 @@ def test_what_is_there_is_replaced_only_when_asked(model, tmp_path):
     out = tmp_path / "model.onnx"
     out.write_text("mine")
     refused = run("export", model, "--onnx", out)
-    assert (refused.exit_code, out.read_text()) == (6, "mine")
+    assert (refused.exit_code, out.read_text()) == (2, "mine")
     assert "--force" in refused.stderr
     said = as_json("export", model, "--onnx", out, "--force")
     assert said["bytes"] == out.stat().st_size > 1000
@@ -122,9 +122,8 @@ def test_what_is_there_is_replaced_only_when_asked(model, tmp_path):
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_a_place_that_cannot_be_written_to_exits_6(model, tmp_path):
+def test_a_place_that_cannot_be_written_to(model, tmp_path):
     (tmp_path / "file").write_text("")
-    for out in (tmp_path, tmp_path / "file" / "model.onnx"):
+    for out, code in ((tmp_path, 2), (tmp_path / "file" / "model.onnx", 6)):
         result = run("export", model, "--onnx", out)
-        assert result.exit_code == 6
-        assert "Check that the folder" in result.stderr or "Name a file in it" in result.stderr
+        assert (result.exit_code, result.stderr.count("error:")) == (code, 1), result.stderr
