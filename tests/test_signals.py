@@ -41,6 +41,13 @@ def test_a_request_that_nobody_asked_for_acts_in_the_end():
         signal.raise_signal(signal.SIGINT)
 
 
+def test_a_request_is_not_lost_where_the_work_fails():
+    """The signal may be why it fails: it ends the processes that the work waits for, too."""
+    with pytest.raises(KeyboardInterrupt), stop_requests():
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("a worker has died")
+
+
 def script(*lines):
     """Run some lines, the last ones in the function `work`, in a process of their own."""
     code = "\n".join(

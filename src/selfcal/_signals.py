@@ -66,8 +66,8 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
         yield asked
     finally:
         restore()
-    if received != told:
-        signal.raise_signal(received[0])
+        if received != told:  # also where the work failed, perhaps because the same signal ended its workers
+            signal.raise_signal(received[0])
 
 
 def run_command(work: Callable[[], object]) -> None:

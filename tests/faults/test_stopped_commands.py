@@ -124,9 +124,6 @@ def test_stopped_while_it_starts(numbers, shelf, tmp_path):
 
 @pytest.mark.fault("F19")
 @pytest.mark.slow_faults
-@pytest.mark.xfail(
-    strict=False, reason="now and then a signal is lost while workers load: the command runs to its end"
-)
 @pytest.mark.parametrize("numbers", [[INT], [TERM]], ids=["I", "T"])
 def test_the_workers_of_a_command_say_nothing(numbers, shelf, tmp_path):
     """Ctrl-C goes to all processes of a command; those that still load torch would each show a traceback."""
@@ -143,9 +140,6 @@ def test_the_workers_of_a_command_say_nothing(numbers, shelf, tmp_path):
 
 @pytest.mark.fault("F19")
 @pytest.mark.slow_faults
-@pytest.mark.xfail(
-    strict=False, reason="signals before the handlers are installed; not seen to pass reliably"
-)
 def test_stopped_at_random_moments(shelf, tmp_path):
     """From the start of the process to its last breath; the moments are spread over the time a whole run takes."""
     moments = random.Random(0)
