@@ -110,6 +110,7 @@ def test_the_benchmark_of_tables_runs(tmp_path, monkeypatch):
     assert "must fit into 0.0 GB of memory; it has about 1,000 rows" in text
 
 
+@pytest.mark.slow
 def test_a_command_is_measured_in_a_process_of_its_own():
     shown = tables.measured("--version", repeats=2)
     assert shown["case"] == "--version"
@@ -156,6 +157,7 @@ def test_marked_places_of_the_docs_can_be_filled(page):
     assert titles - commands <= {*refresh.sections(), *reproductions, *_quality_tables.sections([])}
 
 
+@pytest.mark.slow
 def test_outputs_of_commands_are_shown_without_progress_and_paths_of_this_machine(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,2\n")

@@ -187,7 +187,7 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
     assert (second - difference).norm() < 1e-2 * difference.norm()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_narrow_convolutions_do_not_corrupt_memory(threads):
     """On a CPU with AVX2 alone, which oneDNN can be told this one is, torch's backward pass through narrow layers
     crashes, hangs or returns nonsense for some memory layouts; the caller's may be one of them."""

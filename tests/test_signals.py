@@ -43,9 +43,14 @@ def test_a_request_that_nobody_asked_for_acts_in_the_end():
 
 def test_a_request_is_not_lost_where_the_work_fails():
     """The signal may be why it fails: it ends the processes that the work waits for, too."""
-    with pytest.raises(KeyboardInterrupt), stop_requests():
-        signal.raise_signal(signal.SIGINT)
-        raise ValueError("a worker has died")
+
+    def work():
+        with stop_requests():
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError("a worker has died")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
 
 
 def script(*lines):

@@ -61,6 +61,7 @@ for folder in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_every_method_predicts_the_same_bit_for_bit_in_a_fresh_process(tmp_path):
     known = {name: fitted(name, max_epochs=2) for name in recipes.names()}
     folders = [str(model.save(tmp_path / name)) for name, model in known.items()]
@@ -70,6 +71,7 @@ def test_every_method_predicts_the_same_bit_for_bit_in_a_fresh_process(tmp_path)
     assert ran.stdout.split() == [digest(model) for model in known.values()]
 
 
+@pytest.mark.slow
 def test_a_committee_is_loaded_without_loading_half_of_torch(tmp_path):
     """Arithmetic on tensors without memory would: eight hundred modules, which take a second."""
     folder = fitted("auto").save(tmp_path / "model")

@@ -97,6 +97,7 @@ def test_the_calibration_check_notices_a_wrong_temperature(dataset, power):
     assert worst_calibration_gap(wrong / wrong.sum(axis=1, keepdims=True), y) > 1
 
 
+@pytest.mark.slow
 def test_ece_of_the_posterior_is_sampling_noise(dataset):
     """It falls like 1 / √n, where an error of the posterior would stay."""
     sizes = np.array([2_000, 20_000, MANY])

@@ -42,6 +42,7 @@ def finished(data_dir, tmp_path_factory):
     return images.reproduce("meta-regularization", profile, data_dir, out), out
 
 
+@pytest.mark.slow
 def test_every_method_of_the_table_has_a_row_and_every_column_a_number(finished):
     rows, out = finished
     assert {row["method"] for row in rows} == set(meta_regularization.METHODS)
@@ -54,12 +55,14 @@ def test_every_method_of_the_table_has_a_row_and_every_column_a_number(finished)
     assert all(label in page for label in ("CE, early-stopped", "FL_γ-SECE", "Ankle boot"))
 
 
+@pytest.mark.slow
 def test_early_stopped_and_temperature_come_from_plain_training(finished):
     rows = {row["method"]: row for row in finished[0]}
     assert rows["temperature"]["error"] == rows["standard"]["error"]  # scaling keeps the choice
     assert rows["temperature"]["run"] == rows["early_stopped"]["run"] == "standard"
 
 
+@pytest.mark.slow
 def test_curves_have_a_point_an_epoch_and_gamma_starts_at_one(finished):
     rows = {row["method"]: row for row in finished[0]}
     assert len(rows["standard"]["curves"]["ece"]) == 2
@@ -67,6 +70,7 @@ def test_curves_have_a_point_an_epoch_and_gamma_starts_at_one(finished):
     assert rows["gamma_net_sece"]["curves"]["gamma_mean"][0] == pytest.approx(1, abs=0.5)
 
 
+@pytest.mark.slow
 def test_finished_runs_are_not_run_again_and_a_seed_may_be_added(finished, data_dir, monkeypatch):
     rows, out = finished
     ran = []
@@ -116,6 +120,7 @@ def test_parts_are_disjoint_and_the_test_images_are_left_alone(data_dir):
     assert [part.n_rows for part in (data.train, data.outer, data.selection, data.test)] == [80, 80, 40, 60]
 
 
+@pytest.mark.slow
 def test_figures_of_the_loss_functions_have_a_panel_for_each_network(finished):
     row = next(row for row in finished[0] if row["method"] == "standard")
     rows = [
@@ -128,6 +133,7 @@ def test_figures_of_the_loss_functions_have_a_panel_for_each_network(finished):
     assert "| L1 norm of the logits |" in image_tables(rows, loss_functions.METHODS)
 
 
+@pytest.mark.slow
 def test_binned_rows_have_the_same_bins_again(finished):
     row = finished[0][0]
     right, claimed = _images.binned_rows(row)
@@ -136,6 +142,7 @@ def test_binned_rows_have_the_same_bins_again(finished):
     assert abs(right.mean() - claimed.mean()) <= row["ece"] / 100 + 1e-12
 
 
+@pytest.mark.slow
 def test_the_full_setting_without_a_gpu_says_what_it_would_take(data_dir, monkeypatch):
     monkeypatch.setattr(images.torch.cuda, "is_available", lambda: False)
     profile = replace(tiny("loss-functions"), needs_gpu=True)

@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_work(tmp_path, mark
     assert not marks.exists()
 
 
-@pytest.mark.parametrize("kill", ["interrupted", "killed"])
+@pytest.mark.parametrize("kill", ["interrupted", pytest.param("killed", marks=pytest.mark.slow)])
 def test_the_workers_end_with_the_run(kill, tmp_path, marks, monkeypatch):
     monkeypatch.setenv("SELFCAL_SLOW", "60")
     script = (

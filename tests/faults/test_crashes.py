@@ -44,7 +44,9 @@ def survive(nursery, recipe, folder, kills):
 
 
 @pytest.mark.fault("F1")
-@pytest.mark.parametrize("recipe", QUICK)
+@pytest.mark.parametrize(
+    "recipe", ["bo4sc", *(pytest.param(r, marks=pytest.mark.slow) for r in ("standard", "crossfit"))]
+)
 def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_path):
     kills = [(POINTS[i], 3 + i) for i in QUICK[recipe]]
     assert survive(nursery, recipe, tmp_path, kills) == undisturbed[recipe]
@@ -83,7 +85,9 @@ def test_killed_at_random_moments(recipe, nursery, undisturbed, tmp_path):
 
 
 @pytest.mark.fault("F2")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_asked_to_stop_once(number, code, nursery, undisturbed, tmp_path):
     pid = nursery.start("bo4sc", tmp_path, step=18, until_asked=True, settings={"checkpoint_seconds": 1e6})
     nursery.reach(18)
@@ -97,7 +101,10 @@ def test_asked_to_stop_once(number, code, nursery, undisturbed, tmp_path):
 
 
 @pytest.mark.fault("F2")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGTERM, -signal.SIGTERM, marks=pytest.mark.slow), (signal.SIGINT, 130)],
+)
 def test_asked_to_stop_twice(number, code, nursery, tmp_path):
     pid = nursery.start("standard", tmp_path, step=18, sleep=30)
     nursery.reach(18)
@@ -198,7 +205,9 @@ def test_two_processes_in_one_folder(nursery, tmp_path):
 
 
 @pytest.mark.fault("F14")
-@pytest.mark.parametrize("recipe", QUICK)
+@pytest.mark.parametrize(
+    "recipe", ["bo4sc", *(pytest.param(r, marks=pytest.mark.slow) for r in ("standard", "crossfit"))]
+)
 def test_same_bits_with_another_hash_seed_no_home_and_no_network(recipe, nursery, undisturbed, tmp_path):
     """The nursery has a hash seed of its own and no home folder, and may open no socket."""
     assert os.environ.get("PYTHONHASHSEED", "random") != nursery.environment["PYTHONHASHSEED"]

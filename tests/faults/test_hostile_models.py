@@ -406,9 +406,9 @@ def survives(folder, good, seed):
 
 
 @pytest.mark.fault("S2")
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@settings(max_examples=500, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**64))
-def test_two_thousand_damaged_models(good, tmp_path_factory, seed):
+def test_five_hundred_damaged_models(good, tmp_path_factory, seed):
     survives(tmp_path_factory.getbasetemp() / "damaged", good, seed)
 
 
@@ -421,7 +421,7 @@ def test_twenty_thousand_damaged_models(good, tmp_path_factory, seed):
 
 
 @pytest.mark.fault("S2")
-@settings(max_examples=2000, deadline=None, derandomize=True)
+@settings(max_examples=500, deadline=None, derandomize=True)
 @given(data=st.binary(max_size=200), name=st.sampled_from(FILES))
 def test_random_bytes(good, tmp_path_factory, data, name):
     folder = written(tmp_path_factory.getbasetemp() / "random", good[0] | {name: data})

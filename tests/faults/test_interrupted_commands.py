@@ -46,6 +46,7 @@ def survive(nursery, words, kills):
 
 
 @pytest.mark.fault("F1")
+@pytest.mark.slow
 def test_killed_commands_come_to_the_same_model(nursery, shelf, undisturbed_models, tmp_path):
     """In a step, between two saves, and between the renames of the old model's folder and the new one's."""
     succeed(*fit(shelf, "standard", tmp_path / "m"))
@@ -65,7 +66,9 @@ def test_commands_killed_at_every_point(method, nursery, shelf, undisturbed_mode
 
 
 @pytest.mark.fault("F2")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)], ids=["TERM", "INT"]
+)
 def test_asked_to_stop(number, nursery, shelf, undisturbed_models, tmp_path):
     words = fit(shelf, "standard", tmp_path / "m")
     code, said = nursery.run(*words, signal=int(number), number=3)

@@ -81,7 +81,7 @@ def test_labels_of_which_many_are_wrong(method, tmp_path):
 
 
 @pytest.mark.fault("D18")
-@pytest.mark.parametrize("seed", [99, 7])
+@pytest.mark.parametrize("seed", [99, pytest.param(7, marks=pytest.mark.slow)])
 def test_labels_that_are_noise_promise_nothing(seed, tmp_path):
     rng = np.random.default_rng(seed)
     table = people(400).with_columns(kind=pl.Series(rng.choice(["k0", "k1"], 400)))
@@ -214,7 +214,7 @@ def test_fifty_thousand_columns_ten_thousand_classes_a_million_levels(kind, nurs
     assert int(re.search(r"peak memory (\d+) kB", said)[1]) < 4 * 2**20
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("suffix", ["csv", pytest.param("parquet", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["*", "^.*$"])
 def test_a_column_is_not_taken_for_a_pattern(name, suffix, tmp_path):
     """polars reads these names as "all columns", of the features and of the target."""

@@ -58,6 +58,7 @@ def here():
 
 
 @pytest.mark.fault("F16")
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS.keys())
 def test_answers_agree(setting, here):
     for name, probs in answers(**setting).items():

@@ -18,6 +18,8 @@ __all__ = ["shelf"]  # the fixture
 
 TERM, INT = signal.SIGTERM, signal.SIGINT
 GAP = 0.02
+BRIEFLY = {("reading", "TT"), ("judging", "I"), ("writing a model", "T")}
+"""The cases that `make test` runs; all of them are slow tests."""
 
 
 def send(pid, numbers):
@@ -42,8 +44,16 @@ def stopped_at(nursery, place, numbers, *words, **case):
 
 
 @pytest.mark.fault("F19")
-@pytest.mark.parametrize("numbers", [[TERM], [INT], [TERM, TERM], [INT, INT]], ids=["T", "I", "TT", "II"])
-@pytest.mark.parametrize("place", ["reading", "judging", "writing a model"])
+@pytest.mark.parametrize(
+    ("place", "numbers"),
+    [
+        pytest.param(
+            place, numbers, id=f"{place}, {name}", marks=() if (place, name) in BRIEFLY else pytest.mark.slow
+        )
+        for place in ("reading", "judging", "writing a model")
+        for name, numbers in {"T": [TERM], "I": [INT], "TT": [TERM, TERM], "II": [INT, INT]}.items()
+    ],
+)
 def test_stopped_outside_the_training_loop(place, numbers, nursery, shelf, tmp_path):
     code, said = stopped_at(nursery, place, numbers, *fit(shelf, tmp_path / "m"))
     assert code == 128 + numbers[0]
@@ -56,7 +66,14 @@ def test_stopped_outside_the_training_loop(place, numbers, nursery, shelf, tmp_p
 
 
 @pytest.mark.fault("F19")
-@pytest.mark.parametrize("numbers", [[TERM, TERM], [INT, INT], [INT, TERM]], ids=["TT", "II", "IT"])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param([TERM, TERM], id="TT", marks=pytest.mark.slow),
+        pytest.param([INT, INT], id="II", marks=pytest.mark.slow),
+        pytest.param([INT, TERM], id="IT"),
+    ],
+)
 def test_stopped_twice_in_the_training_loop(numbers, nursery, shelf, tmp_path):
     """The first would wait for the end of the step; the second does not, and the last checkpoint is whole."""
     code, said = stopped_at(nursery, "training", numbers, *fit(shelf, tmp_path / "m"))
@@ -69,14 +86,16 @@ def test_stopped_twice_in_the_training_loop(numbers, nursery, shelf, tmp_path):
 
 
 @pytest.mark.fault("F19")
-@pytest.mark.parametrize("place", ["reading", "training"])
+@pytest.mark.parametrize("place", [pytest.param("reading", marks=pytest.mark.slow), "training"])
 def test_a_second_signal_ends_a_long_call_that_hears_none(place, nursery, shelf, tmp_path):
     code, said = stopped_at(nursery, place, [TERM, TERM], *fit(shelf, tmp_path / "m"), deaf=True)
     assert (code, said) == (143, "Stopped by SIGTERM.")
 
 
 @pytest.mark.fault("F19")
-@pytest.mark.parametrize("numbers", [[TERM], [INT, INT]], ids=["T", "II"])
+@pytest.mark.parametrize(
+    "numbers", [[TERM], pytest.param([INT, INT], marks=pytest.mark.slow)], ids=["T", "II"]
+)
 def test_stopped_amid_a_table_of_predictions(numbers, nursery, shelf, tmp_path):
     (tmp_path / "p.csv").write_text("older")
     words = ["predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / "p.csv", "--force"]
@@ -108,7 +127,9 @@ def launch(*words, cwd):
 
 
 @pytest.mark.fault("F19")
-@pytest.mark.parametrize("numbers", [[TERM], [INT, INT]], ids=["T", "II"])
+@pytest.mark.parametrize(
+    "numbers", [pytest.param([TERM], marks=pytest.mark.slow), [INT, INT]], ids=["T", "II"]
+)
 def test_stopped_while_it_starts(numbers, shelf, tmp_path):
     """As soon as there is a handler: before torch is loaded, which takes most of the time of a short command."""
     running = launch(*fit(shelf, tmp_path / "m"), cwd=tmp_path)

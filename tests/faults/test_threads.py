@@ -43,7 +43,9 @@ def global_states():
 
 
 @pytest.mark.fault("F17")
-@pytest.mark.parametrize("network", [None, OwnDropout], ids=["selfcal", "own"])
+@pytest.mark.parametrize(
+    "network", [None, pytest.param(OwnDropout, marks=pytest.mark.slow)], ids=["selfcal", "own"]
+)
 def test_concurrent_fits_equal_serial_ones(network):
     tasks = [(method, seed, network) for method in METHODS for seed in (0, 1)]
     alone = [probabilities(*task) for task in tasks]
