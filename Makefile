@@ -11,8 +11,8 @@ export OMP_NUM_THREADS ?= 1
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem \
   NPY_DISABLE_CPU_FEATURES=X86_V3 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4
-NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',commands experiments faults plots reporting test_benchmarks* \
-  test_cli.py test_docs.py test_files.py test_init.py test_locks.py test_signals.py)
+NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',benchmarks commands experiments faults plots reporting \
+  support test_docs.py test_init.py)
 
 .PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-browser lint bench bench-cpus docs clean
 

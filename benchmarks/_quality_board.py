@@ -11,7 +11,7 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from benchmarks._quality_methods import LABELS, ORACLE, REFERENCE
 from benchmarks._quality_sets import IMAGES, generated_sets, kind_of
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.experiments._tables import mean_and_error
 
 Row = Mapping[str, Any]

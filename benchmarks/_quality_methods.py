@@ -19,7 +19,7 @@ from sklearn.neural_network import MLPClassifier
 
 from benchmarks._quality_sets import Task
 from selfcal import SelfCalibratedClassifier
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError, DataError
 
 FOLDS = 5

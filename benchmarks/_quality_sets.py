@@ -12,13 +12,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from selfcal import datasets
-from selfcal._checks import Float, Int, one_of
+from selfcal._support.checks import Float, Int, one_of
 from selfcal.datasets import load_images, stratified_split
 from selfcal.errors import ConfigError
-from selfcal.inference import infer_schema
-from selfcal.preprocessing import Preprocessor
-from selfcal.tables import read_table
-from selfcal.target import read_target
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.io import read_table
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.target import read_target
 
 TRAINING_ROWS, TEST_ROWS, TEST_SEED = 1000, 100_000, 1_000_003
 MOST_TABLE_ROWS, TABLE_TRAINING_SHARE = 5000, 0.6

@@ -17,7 +17,7 @@ import torch
 
 from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import ImageBatches, TensorBatches, models, optimizers, recipes, train
-from selfcal.checkpoint import Generations
+from selfcal.training.checkpoint import Generations
 
 INTERVAL = 30.0
 Training = Callable[[Path | None], object]

@@ -19,9 +19,9 @@ from torch.nn import functional as F
 from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import models, optimizers, recipes, train
 from selfcal.datasets import Blobs
-from selfcal.sharing import CrossFit
-from selfcal.team_training import Rows, train_team
-from selfcal.teams import Team
+from selfcal.ensembles.folds import CrossFit
+from selfcal.ensembles.modules import Team
+from selfcal.ensembles.training import Rows, train_team
 
 STEPS, FOLDS = 60, 5
 

@@ -22,9 +22,9 @@ from torch.nn import functional as F
 from benchmarks._memory import peak_megabytes
 from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import BilevelStep, hypergradients, optimizers, recipes
-from selfcal._types import Batch, Output
 from selfcal.models import mlp
 from selfcal.objectives import ConfidenceBCE
+from selfcal.training.types import Batch, Output
 
 ROWS, OUTER_ROWS, FEATURES, CLASSES = 700, 300, 2, 5
 WIDTHS, STEPS = (64, 256, 1024), (10, 20, 100)

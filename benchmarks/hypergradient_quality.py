@@ -17,11 +17,11 @@ import torch
 
 from benchmarks._timing import write_json, write_section
 from selfcal import SelfCalibratedClassifier, datasets, hypergradients, metrics, recipes
+from selfcal._support.parallel import Results, Row, Unit, run_units
 from selfcal.datasets import ThreeWaySplit
 from selfcal.experiments import bo4sc
-from selfcal.experiments._runner import Results, Row, Unit, run_units
-from selfcal.interfaces import Hypergradient
-from selfcal.predictions import Predictions
+from selfcal.reporting.predictions import Predictions
+from selfcal.training.interfaces import Hypergradient
 
 STRATEGIES = {"OneStep": hypergradients.OneStep(), "Unrolled": hypergradients.Unrolled()}
 SCORES = ("log_loss", "calibration_error")

@@ -24,9 +24,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._timing import parser, write_json, write_section
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 from selfcal.datasets import Blobs, GenerativeDataset, Spirals
-from selfcal.label_audit import audit_labels
+from selfcal.label_noise.audit import audit_labels
 
 GENERATED: dict[str, GenerativeDataset] = {d.name: d for d in (Blobs(1.3), Blobs(1.7), Spirals(2.5))}
 ROWS = 1000

@@ -15,8 +15,8 @@ import torch
 
 from benchmarks._timing import parser, write_json, write_section
 from selfcal import Batch, Output
-from selfcal.interfaces import Objective
 from selfcal.objectives import DECE, MMCE, NLL, SECE, ConfidenceBCE
+from selfcal.training.interfaces import Objective
 
 OBJECTIVES: dict[str, Objective] = {
     "SECE, bandwidth .01": SECE(bandwidth=0.01),

@@ -21,14 +21,14 @@ from sklearn.model_selection import train_test_split
 
 from benchmarks._timing import best_seconds, write_json, write_section
 from selfcal import SelfCalibratedClassifier, datasets, metrics, recipes
-from selfcal._checks import Float, Int
-from selfcal.experiments._runner import Results, Row, Unit, run_units
+from selfcal._support.checks import Float, Int
+from selfcal._support.parallel import Results, Row, Unit, run_units
 from selfcal.experiments._tables import mean_and_error
-from selfcal.inference import infer_schema
 from selfcal.outer import LayerDecay
-from selfcal.preprocessing import Preprocessor
-from selfcal.recipe import Recipe
-from selfcal.tables import read_table
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.io import read_table
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.training.recipe import Recipe
 
 GENERATED = ("blobs-1.3", "blobs-1.7", "spiral-2.5", "spiral-3.5")
 TABLES = ("pima_diabetes", "vehicle", "german_credit", "segment")

@@ -27,9 +27,9 @@ from benchmarks import _quality_sets as sets
 from benchmarks._quality_methods import METHODS, ORACLE, probabilities, suspicion
 from benchmarks._quality_tables import sections
 from selfcal import metrics
-from selfcal._checks import Float, one_of
-from selfcal._locks import locked
-from selfcal.experiments._runner import Results, Row, Unit, run_all_units
+from selfcal._support.checks import Float, one_of
+from selfcal._support.locks import locked
+from selfcal._support.parallel import Results, Row, Unit, run_all_units
 
 KEY = ("set", "noise", "seed", "method")
 NOISE = (0.0, 0.1, 0.4)

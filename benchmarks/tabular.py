@@ -33,16 +33,16 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks._timing import write_section
 from selfcal import metrics
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
+from selfcal._support.parallel import Results, Row, Unit, run_units
 from selfcal.commands.fit import fit as fit_command
 from selfcal.datasets import stratified_split
-from selfcal.experiments._runner import Results, Row, Unit, run_units
 from selfcal.experiments._tables import mean_and_error
-from selfcal.preprocessing import Preprocessor
-from selfcal.table_model import TableModel
-from selfcal.tables import read_table
-from selfcal.target import read_target
-from selfcal.trials import standings
+from selfcal.tabular.io import read_table
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.target import read_target
+from selfcal.workflows.comparison import standings
+from selfcal.workflows.table_model import TableModel
 
 TITLE, TARGET = "Real tables", "target"
 MOST_ROWS, HELD_OUT, FOLDS = 5000, 0.4, 5

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
-from selfcal._random import RandomStream
-from selfcal._types import Batch, Output
-from selfcal.interfaces import InnerStep, Problem, Trajectory
+from selfcal._support.random_streams import RandomStream
+from selfcal.training.interfaces import InnerStep, Problem, Trajectory
+from selfcal.training.types import Batch, Output
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from selfcal import SelfCalibratedClassifier, cli
+from selfcal import SelfCalibratedClassifier
+from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -37,7 +38,7 @@ def test_python_blocks_run(page, max_epochs, tmp_path, monkeypatch):
 def test_commands_exist(page):
     """`selfcal` lines parse with all their options; `make` lines name a target."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    command = typer.main.get_command(cli.app)
+    command = typer.main.get_command(app.app)
     for line in "".join(blocks(page, "sh")).splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:

@@ -34,7 +34,7 @@ def test_unknown_name():
     [
         ("import selfcal", ["torch", "matplotlib", "sklearn", "numpy"]),
         ("from selfcal import metrics, datasets, plots", ["torch", "matplotlib", "sklearn"]),
-        ("import selfcal.cli", ["torch", "numpy"]),
+        ("import selfcal.commands.app", ["torch", "numpy"]),
         ("from selfcal import SelectiveClassifier", ["torch", "matplotlib"]),
         ("from selfcal import SelfCalibratedClassifier", ["matplotlib", "typer"]),
     ],
@@ -53,7 +53,8 @@ class NoTorch:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, NoTorch())
-from selfcal import SelectiveClassifier, calibrators, datasets, metrics, plots, reject, tables
+from selfcal import SelectiveClassifier, calibrators, datasets, metrics, plots, reject
+from selfcal.tabular import io
 X, y = datasets.Blobs().sample(200, seed=0)
 probs = calibrators.TemperatureScaling().fit(X, y % 2).predict_proba(X)
 print(metrics.log_loss(y % 2, probs))

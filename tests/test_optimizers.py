@@ -7,8 +7,8 @@ import torch
 
 from selfcal import optimizers
 from selfcal.errors import ConfigError
-from selfcal.interfaces import Evaluation, InnerStep
 from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD, StepDecay
+from selfcal.training.interfaces import Evaluation, InnerStep
 
 NAMESAKES = {
     "sgd": (SGD(lr=0.1), torch.optim.SGD, {"lr": 0.1}),

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         calibrators,
         datasets,
         errors,
-        export,
         hypergradients,
         losses,
         metrics,
@@ -27,38 +26,45 @@ if TYPE_CHECKING:
         storage,
         transforms,
     )
-    from selfcal._types import Batch, Output
-    from selfcal.batches import TensorBatches
-    from selfcal.calibrated_model import CalibratedModel
-    from selfcal.classifier import SelfCalibratedClassifier
-    from selfcal.engine import TrainingResult, train
-    from selfcal.history import History
-    from selfcal.image_batches import ImageBatches
-    from selfcal.predictions import Predictions
-    from selfcal.problem import BilevelProblem
-    from selfcal.recipe import Recipe
+    from selfcal.estimators.calibrated_model import CalibratedModel
+    from selfcal.estimators.classifier import SelfCalibratedClassifier
     from selfcal.reject import ABSTAIN, SelectiveClassifier
     from selfcal.reporting import report
-    from selfcal.step import BilevelStep
+    from selfcal.reporting.predictions import Predictions
+    from selfcal.storage import export
+    from selfcal.training import (
+        Batch,
+        BilevelProblem,
+        BilevelStep,
+        History,
+        ImageBatches,
+        Output,
+        Recipe,
+        TensorBatches,
+        TrainingResult,
+        train,
+    )
 
 _HOME = {
     "ABSTAIN": "reject",
-    "Batch": "_types",
-    "BilevelProblem": "problem",
-    "BilevelStep": "step",
-    "CalibratedModel": "calibrated_model",
-    "History": "history",
-    "ImageBatches": "image_batches",
-    "Output": "_types",
-    "Predictions": "predictions",
-    "Recipe": "recipe",
+    "Batch": "training",
+    "BilevelProblem": "training",
+    "BilevelStep": "training",
+    "CalibratedModel": "estimators.calibrated_model",
+    "History": "training",
+    "ImageBatches": "training",
+    "Output": "training",
+    "Predictions": "reporting.predictions",
+    "Recipe": "training",
     "SelectiveClassifier": "reject",
-    "SelfCalibratedClassifier": "classifier",
-    "TensorBatches": "batches",
-    "TrainingResult": "engine",
+    "SelfCalibratedClassifier": "estimators.classifier",
+    "TensorBatches": "training",
+    "TrainingResult": "training",
     "report": "reporting",
-    "train": "engine",
+    "train": "training",
 }
+_MODULES = {"export": "storage.export"}
+"""Public modules that lie elsewhere than their name says."""
 
 __all__ = [
     "ABSTAIN",
@@ -99,8 +105,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'selfcal' has no attribute {name!r}")
-    home = import_module(f"selfcal.{_HOME.get(name, name)}")
-    return getattr(home, name) if name in _HOME else home
+    if name in _HOME:
+        return getattr(import_module(f"selfcal.{_HOME[name]}"), name)
+    return import_module(f"selfcal.{_MODULES.get(name, name)}")
 
 
 def __dir__() -> list[str]:

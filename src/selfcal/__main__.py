@@ -1,5 +1,5 @@
 """``python -m selfcal`` is the `selfcal` command."""
 
-from selfcal.cli import main
+from selfcal.commands.app import main
 
 main()

@@ -15,9 +15,9 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range, positive_int
+from selfcal._support.checks import in_range, positive_int
 from selfcal.errors import ConfigError
-from selfcal.interfaces import InnerStep, OptimizerRule
+from selfcal.training.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
 Rate = float | Callable[[int], float]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from selfcal._checks import in_range
-from selfcal._random import redirected
-from selfcal._types import Batch
-from selfcal.interfaces import BatchTransform
+from selfcal._support.checks import in_range
+from selfcal._support.random_streams import redirected
+from selfcal.training.interfaces import BatchTransform
+from selfcal.training.types import Batch
 
 
 @dataclass(frozen=True)

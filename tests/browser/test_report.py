@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from selfcal import metrics, report
-from selfcal.label_audit import audit_labels
+from selfcal.label_noise.audit import audit_labels
 from selfcal.reporting.page import percent
 from tests.reporting.judged import HOSTILE, predictions
 

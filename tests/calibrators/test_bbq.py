@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln, logit
 
-from selfcal._binning import bin_index, quantile_edges
+from selfcal._support.binning import bin_index, quantile_edges
 from selfcal.calibrators import BBQ
 from selfcal.calibrators.bbq import bin_counts, last_rows
 from selfcal.errors import ConfigError

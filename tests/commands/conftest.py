@@ -6,14 +6,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from selfcal import cli
+from selfcal.commands import app
 
 QUICK = ["--method", "standard", "--max-epochs", "8"]
 
 
 def run(*args, input=None):
     """Run a command in this process; `args` may be paths."""
-    return CliRunner().invoke(cli.app, [str(arg) for arg in args], input=input)
+    return CliRunner().invoke(app.app, [str(arg) for arg in args], input=input)
 
 
 def succeed(*args, input=None):

@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selfcal import evaluation, metrics
-from selfcal.evaluation import Judge, find_layout
+from selfcal import metrics
+from selfcal.workflows import evaluation
+from selfcal.workflows.evaluation import Judge, find_layout
 from tests.commands.conftest import as_json, run, succeed
 
 

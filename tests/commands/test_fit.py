@@ -8,13 +8,13 @@ import pytest
 import skops.io
 
 from selfcal import errors
-from selfcal._locks import locked
+from selfcal._support.locks import locked
 from selfcal.commands import fit as fit_module
 from selfcal.commands._shared import half_the_memory
 from selfcal.models import FOR_TABLES
-from selfcal.run import Run
 from selfcal.storage import describe, read_extra
-from selfcal.table_model import TableModel
+from selfcal.training.run import Run
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
 
 
@@ -187,7 +187,7 @@ def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, stru
 
 def test_two_trainings_for_one_folder(shelf, tmp_path, monkeypatch):
     folder = tmp_path / "m"
-    monkeypatch.setattr("selfcal._locks._acquired", lambda _: False)
+    monkeypatch.setattr("selfcal._support.locks._acquired", lambda _: False)
     with pytest.raises(errors.ConfigError), locked(fit_module.unfinished(folder)):
         pass
     result = run("fit", shelf / "people.csv", "--target", "kind", "--out", folder, *QUICK)

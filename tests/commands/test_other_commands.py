@@ -15,11 +15,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selfcal import engine, trials
-from selfcal.division import divide
-from selfcal.recalibration import Recalibration
-from selfcal.table_model import TableModel
-from selfcal.trials import Candidate, Task, run_trials, standings
+from selfcal.tabular.split import divide
+from selfcal.training import engine
+from selfcal.workflows import comparison
+from selfcal.workflows.comparison import Candidate, Task, run_trials, standings
+from selfcal.workflows.recalibration import Recalibration
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import as_json, inline, people, run, succeed
 
 
@@ -99,7 +100,7 @@ def test_calibrate_a_class_and_a_confidence():
     table = pl.DataFrame(
         {"y": ["a", "a", "a", "b"] * 25, "predicted": ["a"] * 100, "confidence": [0.99] * 100}
     )
-    from selfcal.evaluation import find_layout
+    from selfcal.workflows.evaluation import find_layout
 
     mended = Recalibration(find_layout(table, "y")).fit(table).apply(table)
     np.testing.assert_allclose(mended["confidence"], 0.75, atol=1e-6)
@@ -129,7 +130,7 @@ def test_report_shows_several_models_on_one_page(shelf, tmp_path):
 
 
 def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     args = ["compare", shelf / "people.csv", "--target", "kind", "--methods", "standard,temperature"]
     args += ["--seeds", "2", "--max-epochs", "4", "--out", tmp_path]
     found = as_json(*args)["standings"]
@@ -151,7 +152,7 @@ def test_compare_says_what_is_wrong_with_the_table_at_once(shelf, tmp_path):
 
 
 def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "4"]
     args += ["--grid", "learning_rate=0.00001,0.02", "--seeds", "1", "--out", tmp_path]
     said = as_json(*args)
@@ -165,7 +166,7 @@ def test_tune_chooses_by_other_rows_than_it_is_judged_by(shelf, tmp_path, monkey
 
 
 def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     args = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "30"]
     args += ["--grid", "learning_rate=0.01", "--seeds", "1"]
     whole = as_json(*args, "--out", tmp_path / "whole")
@@ -177,7 +178,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patched:
-        patched.setattr(trials.Task, "run", lambda *_: pytest.fail("a finished trial ran again"))
+        patched.setattr(comparison.Task, "run", lambda *_: pytest.fail("a finished trial ran again"))
         shutil.copytree(tmp_path / "whole", tmp_path / "cut")
         shutil.rmtree(tmp_path / "cut" / "model")
         patched.setattr(engine, "progress_bar", lambda *_: nullcontext(lambda *_: stop(0)))
@@ -191,7 +192,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
 
 
 def test_a_trial_that_fails_is_a_row_and_the_others_finish(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 2})
     bad = Candidate("bad", "standard", {"learning_rate": 1e30})
     rows = run_trials(
@@ -217,7 +218,7 @@ def test_a_trial_that_kills_its_process_is_a_row(shelf, tmp_path, monkeypatch):
             raise BrokenProcessPool
         return inline(work, units, results, **options)
 
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", broken)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", broken)
     task = Task(str(shelf / "people.csv"), "kind", settings={"max_epochs": 1})
     candidates = [Candidate("killer", "standard"), Candidate("good", "standard")]
     rows = run_trials(task, candidates, seeds=1, results=tmp_path / "r.json", jobs=2, title="")
@@ -234,7 +235,7 @@ def test_names_cannot_reach_the_terminal(tmp_path):
 def test_help_has_examples_and_starts_quickly():
     for command in ("fit", "predict", "evaluate", "calibrate", "compare", "tune", "report", "inspect"):
         assert f"selfcal {command} " in succeed(command, "--help").output
-    heavy = "import sys, selfcal.cli; print({'torch', 'numpy', 'polars', 'sklearn'} & sys.modules.keys())"
+    heavy = "import sys, selfcal.commands.app; print({'torch', 'numpy', 'polars', 'sklearn'} & sys.modules.keys())"
     started = time.perf_counter()
     loaded = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "set()", (
@@ -249,8 +250,8 @@ def test_groups_are_kept_together_by_compare_and_tune(tmp_path, monkeypatch):
         seen.append(group)
         return divide(*args, group=group, **options)
 
-    monkeypatch.setattr("selfcal.table_model.divide", spy)
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal.workflows.table_model.divide", spy)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     people().with_columns(who=pl.Series([i // 4 for i in range(160)])).write_csv(tmp_path / "d.csv")
     words = [tmp_path / "d.csv", "--target", "kind", "--group", "who", "--seeds", "1", "--max-epochs", "2"]
     succeed("compare", *words, "--methods", "standard", "--out", tmp_path / "c")

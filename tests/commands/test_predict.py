@@ -5,9 +5,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selfcal import progress
-from selfcal.table_model import TableModel
-from selfcal.tables import read_table
+from selfcal._support import progress
+from selfcal.tabular.io import read_table
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import as_json, people, run, succeed
 
 COLUMNS = ["kind", "predicted", "confidence", "prob_k0", "prob_k1", "prob_k2"]

@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from selfcal.columns import column_named
 from selfcal.commands import _shared
 from selfcal.errors import DataError
+from selfcal.tabular.schema import column_named
 
 
 class Terminal(io.StringIO):

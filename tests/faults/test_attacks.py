@@ -20,16 +20,16 @@ import torch
 from sklearn.preprocessing import FunctionTransformer
 
 import selfcal
-from selfcal import cli
-from selfcal.table_model import TableModel
-from selfcal.tables import read_table
+from selfcal.commands import app
+from selfcal.tabular.io import read_table
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, people, run, shelf, succeed
 from tests.faults.test_hostile_models import Canary, in_memory
 from tests.reporting.judged import HOSTILE
 from tests.reporting.test_page import Page
+from tests.storage.test_skops_archive import declared, zipped
 from tests.stored_models import contents
 from tests.stored_models import sealed as with_right_hashes
-from tests.test_skops import declared, zipped
 
 __all__ = ["shelf"]  # the fixture
 
@@ -253,7 +253,7 @@ def test_there_is_no_configuration_file(shelf, tmp_path, monkeypatch):
         imported = {alias.name.split(".")[0] for n in nodes if isinstance(n, ast.Import) for alias in n.names}
         imported |= {(n.module or "").split(".")[0] for n in nodes if isinstance(n, ast.ImportFrom)}
         assert not imported & parsers, path
-    for command in cli.app.registered_commands:
+    for command in app.app.registered_commands:
         assert "config" not in run(command.callback.__name__, "--help").output.lower()
     attack = f"!!python/object/apply:os.system ['touch {tmp_path}/canary']\nmethod: focal\nmax_epochs: 1\n"
     monkeypatch.chdir(tmp_path)

@@ -12,14 +12,14 @@ import polars as pl
 import pytest
 import skops.io
 
-from selfcal.columns import column_values
-from selfcal.copies import find_copies
 from selfcal.errors import DataError
-from selfcal.inference import infer_schema
-from selfcal.leakage import leaks
-from selfcal.preprocessing import Preprocessor
-from selfcal.tables import read_batches, read_table
-from selfcal.target import read_target
+from selfcal.tabular.copies import find_copies
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.io import read_batches, read_table
+from selfcal.tabular.leakage import leaks
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.schema import column_values
+from selfcal.tabular.target import read_target
 from tests.faults import case
 
 

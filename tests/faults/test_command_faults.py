@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selfcal.tables import read_table, write_batches
+from selfcal.tabular.io import read_table, write_batches
 from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
 from tests.faults import case
 

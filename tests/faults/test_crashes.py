@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from selfcal.checkpoint import Generations, unpacked
 from selfcal.errors import ConfigError, OutputError
+from selfcal.training.checkpoint import Generations, unpacked
 from tests.faults.disks import fill, make_read_only, small_disk
 from tests.faults.training import POINTS, digest, run
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfcal import table_model
 from selfcal.errors import ModelFormatError, SelfcalError
-from selfcal.table_model import TableModel
+from selfcal.workflows import table_model
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import people, shelf
 from tests.faults.test_hostile_models import flip, replace_value, splice
 

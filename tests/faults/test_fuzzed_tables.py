@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from selfcal.errors import SelfcalError
-from selfcal.inference import infer_schema
-from selfcal.preprocessing import Preprocessor
-from selfcal.tables import read_table
-from selfcal.target import read_target
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.io import read_table
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.target import read_target
 
 TABLE = pl.DataFrame(
     {

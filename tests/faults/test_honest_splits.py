@@ -11,8 +11,8 @@ import pytest
 
 from selfcal import SelfCalibratedClassifier
 from selfcal.datasets import Blobs
-from selfcal.table_model import TableModel
-from selfcal.tables import read_table
+from selfcal.tabular.io import read_table
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
 from tests.faults.test_odd_tables import fit
 
@@ -113,7 +113,7 @@ def test_the_command_keeps_groups_together(tmp_path):
 @pytest.mark.fault("D27")
 def test_classes_are_in_one_order_in_every_process():
     program = (
-        "import polars as pl; from selfcal.target import read_target;"
+        "import polars as pl; from selfcal.tabular.target import read_target;"
         "names = ['nan', 'inf', '1e3', '10', '2', 'NaN', '-inf', '-1.5', '999'];"
         "print(read_target(pl.DataFrame({'y': names * 3}), 'y').classes)"
     )

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfcal import SelfCalibratedClassifier
-from selfcal._model_files import MOST_JSON
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, SelfcalError
 from selfcal.storage import describe, read_extra
+from selfcal.storage.files import MOST_JSON
 from tests.stored_models import contents, ended, sealed, without_end
 
 X, Y = Blobs(std=1.7).sample(120, seed=0)

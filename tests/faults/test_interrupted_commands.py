@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from selfcal._locks import locked
+from selfcal._support.locks import locked
 from selfcal.commands.fit import unfinished
 from tests.commands.conftest import as_json, run, shelf, succeed
 from tests.faults.training import POINTS

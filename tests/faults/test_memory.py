@@ -13,13 +13,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from selfcal import ImageBatches, TensorBatches, checkpoint
-from selfcal.batches import as_batches, halved
-from selfcal.checkpoint import Generations, unpacked
+from selfcal import ImageBatches, TensorBatches
 from selfcal.errors import DataError, RecoveryWarning, TrainingError
-from selfcal.problem import BilevelProblem
-from selfcal.run import Run
-from selfcal.table_model import TableModel
+from selfcal.training import checkpoint
+from selfcal.training.batches import as_batches, halved
+from selfcal.training.checkpoint import Generations, unpacked
+from selfcal.training.problem import BilevelProblem
+from selfcal.training.run import Run
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, run, shelf, succeed
 from tests.faults.training import data, digest, network
 from tests.faults.training import run as run_training
@@ -190,9 +191,11 @@ class Started(Exception):  # noqa: N818 - not an error
 )
 def test_what_many_classes_take_is_refused_before_training(method, network, monkeypatch):
     """Given as much memory as a fit is seen to take, it is refused; given a few times as much, it is not."""
-    monkeypatch.setattr("selfcal.racing.fitted_temperature", lambda *_: 1.0)  # slow, and done on few rows
     monkeypatch.setattr(
-        "selfcal.team_training.CELLS", 2**10
+        "selfcal.ensembles.selection.fitted_temperature", lambda *_: 1.0
+    )  # slow, and done on few rows
+    monkeypatch.setattr(
+        "selfcal.ensembles.training.CELLS", 2**10
     )  # as little as for tables that are worth refusing
     rng = np.random.default_rng(0)
     n_rows, n_classes = 1500, 150

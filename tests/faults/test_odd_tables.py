@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selfcal.preprocessing import Preprocessor
-from selfcal.table_model import TableModel
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
 
 __all__ = ["shelf"]  # the fixture
@@ -157,7 +157,7 @@ BASE = 300
 
 @pytest.mark.fault("D21", "D22")
 def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.run.Run.advance", lambda self: pytest.fail("a step was taken"))
+    monkeypatch.setattr("selfcal.training.run.Run.advance", lambda self: pytest.fail("a step was taken"))
     whole, budgets = Preprocessor.__init__, iter([20_000, 120_000])
 
     def poor(self, *, max_levels=100, budget=0):

@@ -108,7 +108,7 @@ FILES = {
 @pytest.mark.fault("D31")
 @pytest.mark.parametrize("command", FILES)
 def test_files_are_replaced_only_by_force_and_the_input_never(command, desk, monkeypatch):
-    monkeypatch.setattr("selfcal.export.to_onnx", lambda _, path, **__: path.write_bytes(b"a graph"))
+    monkeypatch.setattr("selfcal.storage.export.to_onnx", lambda _, path, **__: path.write_bytes(b"a graph"))
     words, source, out = FILES[command]
     for name in ("copy.csv", "page.html"):
         shutil.copyfile("predictions.csv", name)

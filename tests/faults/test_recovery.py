@@ -12,10 +12,11 @@ import pytest
 import torch
 from scipy.optimize import OptimizeResult
 
-from selfcal import SelfCalibratedClassifier, calibrators, checkpoint, engine, metrics, recipes
+from selfcal import SelfCalibratedClassifier, calibrators, metrics, recipes
 from selfcal.commands.fit import unfinished
 from selfcal.errors import DataError
-from selfcal.problem import BilevelProblem
+from selfcal.training import checkpoint, engine
+from selfcal.training.problem import BilevelProblem
 from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
 from tests.faults.training import data
 

@@ -11,7 +11,7 @@ import pytest
 
 from selfcal.errors import ModelFormatError, UnsealedModelWarning
 from selfcal.storage import describe, read_extra
-from selfcal.table_model import TableModel
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import people, run, shelf
 from tests.stored_models import contents, sealed, without_end
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from selfcal.trials import Task
+from selfcal.workflows.comparison import Task
 from tests.commands.conftest import as_json, inline, run, shelf, succeed
 
 __all__ = ["shelf"]  # the fixture
@@ -22,7 +22,7 @@ def compare(shelf, out, *words):
 
 @pytest.mark.fault("F13")
 def test_a_trial_that_fails_is_listed_and_the_others_finish(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     words = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "4"]
     words += ["--grid", "learning_rate=0.01,1e30", "--seeds", "1", "--out", tmp_path]
     result = succeed(*words)
@@ -37,7 +37,7 @@ def test_a_trial_that_fails_is_listed_and_the_others_finish(shelf, tmp_path, mon
 
 @pytest.mark.fault("F13")
 def test_a_trial_that_crashes_outright(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
 
     def crash(*arguments):
         raise ZeroDivisionError("a bug")
@@ -52,7 +52,7 @@ def test_a_trial_that_crashes_outright(shelf, tmp_path, monkeypatch):
 
 @pytest.mark.fault("F13")
 def test_every_trial_fails(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     words = ["tune", shelf / "people.csv", "--target", "kind", "--grid", "learning_rate=1e30", "--seeds", "1"]
     result = run(*words, "--out", tmp_path)
     assert result.exit_code == 4
@@ -64,7 +64,7 @@ def test_every_trial_fails(shelf, tmp_path, monkeypatch):
 @pytest.mark.parametrize("share", [0, 0.3, 0.99])
 def test_results_that_were_cut_off(share, shelf, tmp_path, monkeypatch):
     """Ours are replaced whole, so it was somebody else; they are left for a person to look at."""
-    monkeypatch.setattr("selfcal.experiments._runner.run_units", inline)
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
     succeed(*compare(shelf, tmp_path))
     whole = (tmp_path / "results.json").read_bytes()
     cut = whole[: int(share * len(whole))]

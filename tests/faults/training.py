@@ -26,10 +26,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from selfcal import checkpoint, engine, recipes, step, train
+from selfcal import recipes, train
+from selfcal.ensembles.training import Rows, train_team
 from selfcal.errors import SelfcalError
 from selfcal.optimizers import Adam
-from selfcal.team_training import Rows, train_team
+from selfcal.training import checkpoint, engine, step
 
 STEPS = 60
 
@@ -171,11 +172,11 @@ def strike(number, count):
 
 
 PLACES = {
-    "reading": ("selfcal.tables", "read_table"),
-    "training": ("selfcal.step:BilevelStep", "_inner_step"),
-    "judging": ("selfcal.table_model:TableModel", "_judge"),
+    "reading": ("selfcal.tabular.io", "read_table"),
+    "training": ("selfcal.training.step:BilevelStep", "_inner_step"),
+    "judging": ("selfcal.workflows.table_model:TableModel", "_judge"),
     "writing a model": ("os", "rename"),
-    "writing a table": ("selfcal.tables.writing", "_write_text"),
+    "writing a table": ("selfcal.tabular.io.writing", "_write_text"),
 }
 
 
@@ -233,14 +234,14 @@ def watcher(case, log):
 
 def command(case):
     """A command, which saves its training after every step and writes its words to the log; its exit code."""
-    from selfcal import cli
+    from selfcal.commands import app
 
     engine.train.__kwdefaults__["checkpoint_seconds"] = 0
     log = os.open(case["log"], os.O_WRONLY | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
     try:
-        cli.main(case["command"])
+        app.main(case["command"])
     except SystemExit as end:
         return end.code
     finally:
@@ -291,7 +292,7 @@ def main():
     for line in sys.stdin:
         case = json.loads(line)
         if "command" in case:
-            importlib.import_module("selfcal.table_model")  # once, and not in every child
+            importlib.import_module("selfcal.workflows.table_model")  # once, and not in every child
         pid = os.fork()
         if pid == 0:
             os._exit(child(case))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from selfcal import _binning, metrics
+from selfcal import metrics
+from selfcal._support import binning
 from selfcal.errors import DataError
 
 from .strategies import predictions, weights_for
@@ -153,7 +154,7 @@ def test_blocks_do_not_matter(metric, data, rows):
     y, p = data
     whole = metric(y, p)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_binning, "BLOCK_ELEMENTS", rows * p.shape[1])
+        patch.setattr(binning, "BLOCK_ELEMENTS", rows * p.shape[1])
         assert same(metric(y, p), whole)
 
 

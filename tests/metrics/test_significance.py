@@ -9,7 +9,7 @@ from hypothesis import given
 from scipy.stats import norm
 
 from selfcal import metrics
-from selfcal._binning import bin_chunks
+from selfcal._support.binning import bin_chunks
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import (
     consistency_test,

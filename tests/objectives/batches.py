@@ -2,7 +2,7 @@
 
 import torch
 
-from selfcal._types import Batch, Output
+from selfcal.training.types import Batch, Output
 
 
 def rows(n=40, k=3):

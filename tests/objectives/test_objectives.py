@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from selfcal import objectives
 from selfcal.errors import DataError
-from selfcal.interfaces import Objective
 from selfcal.objectives import DECE, MMCE, NLL, SECE, ConfidenceBCE, WeightedSum
+from selfcal.training.interfaces import Objective
 from tests.objectives.batches import batch, rows, value
 
 FAMILY = [kind for kind in vars(objectives).values() if inspect.isclass(kind) and issubclass(kind, Objective)]

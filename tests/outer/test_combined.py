@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from selfcal import Batch, BilevelStep, losses, models, optimizers, outer, recipes, train
-from selfcal._types import Output, Sizes
 from selfcal.errors import ConfigError
+from selfcal.training.types import Output, Sizes
 
 SIZES = Sizes(n_train=6, n_classes=3, n_features=2, n_layers=2)
 LIKE = torch.zeros((), dtype=torch.float64)

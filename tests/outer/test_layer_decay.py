@@ -7,15 +7,15 @@ import torch
 from torch import nn
 
 from selfcal import Batch, BilevelStep, losses
-from selfcal._types import Sizes
+from selfcal.ensembles.modules import Team
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, Neumann, Nystrom, OneStep, Unrolled
-from selfcal.interfaces import OptimizerRule
 from selfcal.objectives import NLL
 from selfcal.optimizers import SGD, Adam, NormalizedSGD, StepDecay
 from selfcal.outer import LayerDecay
-from selfcal.recipe import Recipe
-from selfcal.teams import Team
+from selfcal.training.interfaces import OptimizerRule
+from selfcal.training.recipe import Recipe
+from selfcal.training.types import Sizes
 
 LIKE = torch.zeros((), dtype=torch.float64)
 

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from selfcal import Batch, BilevelStep, Output, losses, models, outer, recipes
-from selfcal._types import Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
-from selfcal.interfaces import OuterModel
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import SGD, Adam
-from selfcal.recipe import Recipe
+from selfcal.training.interfaces import OuterModel
+from selfcal.training.recipe import Recipe
+from selfcal.training.types import Sizes
 
 PARTS = [getattr(outer, name)() for name in outer.__all__ if name != "Combined"]
 MODELS = [

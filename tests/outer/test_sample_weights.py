@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from selfcal._types import Batch, Output, Sizes
 from selfcal.errors import ConfigError, DataError
 from selfcal.outer import SampleWeights
+from selfcal.training.types import Batch, Output, Sizes
 
 LIKE = torch.zeros((), dtype=torch.float64)
 OUTPUT = Output(torch.zeros(3, 2))

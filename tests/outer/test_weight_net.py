@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from selfcal import BilevelStep, recipes
-from selfcal._types import Batch, Output, Sizes
 from selfcal.errors import DataError
 from selfcal.optimizers import SGD
 from selfcal.outer import WeightNet
+from selfcal.training.types import Batch, Output, Sizes
 
 LIKE = torch.zeros((), dtype=torch.float64)
 GENERATOR = torch.Generator().manual_seed(0)

@@ -8,10 +8,10 @@ import torchopt
 from torch.nn import functional as F
 
 from selfcal import recipes
-from selfcal._types import Batch, Output
 from selfcal.hypergradients import Unrolled
 from selfcal.optimizers import SGD, Adam
-from selfcal.problem import BilevelProblem
+from selfcal.training.problem import BilevelProblem
+from selfcal.training.types import Batch, Output
 from tests.problems import run_inner
 
 RULES = {

@@ -66,7 +66,7 @@ def test_a_sweep_over_bins_can_be_drawn_as_it_comes():
 
 def test_history_curves_leave_out_what_the_run_did_not_have():
     pytest.importorskip("torch")
-    from selfcal.history import Recorder
+    from selfcal.training.history import Recorder
 
     recorder = Recorder()
     recorder.inner_loss.extend([3.0, 1.0, 2.0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from selfcal.predictions import Predictions
+from selfcal.reporting.predictions import Predictions
 
 HOSTILE = {
     "closes the script": "</script><script>alert(1)</script>",

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from selfcal.metrics import confidence_risk_coverage_curve, wilson_interval
-from selfcal.predictions import Predictions
 from selfcal.reporting._explorer import PAIRS_SHOWN, explore, thresholds
+from selfcal.reporting.predictions import Predictions
 from tests.reporting.judged import predictions
 
 FEW, MANY = predictions(2, n=500, k=4), predictions(1, n=3000, k=30, alpha=0.2)

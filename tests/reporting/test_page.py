@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from selfcal import report
 from selfcal.errors import ConfigError, OutputError
-from selfcal.label_audit import audit_labels
+from selfcal.label_noise.audit import audit_labels
 from selfcal.reporting import Picture
 from tests.reporting.judged import HOSTILE, predictions
 

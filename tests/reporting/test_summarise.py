@@ -5,8 +5,8 @@ import pytest
 
 from selfcal import metrics
 from selfcal.errors import ConfigError, DataError
-from selfcal.predictions import Predictions
 from selfcal.reporting import summarise
+from selfcal.reporting.predictions import Predictions
 from tests.reporting.judged import HOSTILE, predictions
 
 QUICK = {"n_resamples": 100}

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from selfcal.metrics import reliability_curve, wilson_interval
-from selfcal.predictions import Predictions
 from selfcal.reporting._verdict import (
     CLASSES_LISTED,
     by_class,
@@ -12,6 +11,7 @@ from selfcal.reporting._verdict import (
     percent_range,
     verdict,
 )
+from selfcal.reporting.predictions import Predictions
 from tests.reporting.judged import predictions
 
 

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from selfcal import _checks, metrics
-from selfcal._calibrator import Calibrator
-from selfcal._checks import Float, Int
+from selfcal import metrics
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._state import State, restored, state_of
+from selfcal.calibrators.interface import Calibrator
 from selfcal.errors import CalibrationWarning, DataError
 
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -92,7 +93,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
             {'n_classes_': 2, 'is_identity_': False, 'temperature_': 1.0}
         """
         check_is_fitted(self, "n_classes_")
-        return {name: _checks.plain(v) for name, v in self.get_params().items()} | state_of(self)
+        return {name: checks.plain(v) for name, v in self.get_params().items()} | state_of(self)
 
     @classmethod
     def from_state(cls, state: State) -> Self:
@@ -121,7 +122,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
 
     def _checked(self, logits: ArrayLike) -> Float:
         check_is_fitted(self, "n_classes_")
-        z = _checks.logits(logits)
+        z = checks.logits(logits)
         if z.shape[1] != self.n_classes_:
             raise DataError(f"logits must have {self.n_classes_} columns as in fit; got {z.shape[1]}.")
         return z
@@ -149,10 +150,10 @@ def checked_rows(
     logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
 ) -> tuple[Float, Int, Float]:
     """Logits, label codes and weights of the rows that count."""
-    z = _checks.logits(logits)
-    codes = _checks.label_codes(y, z.shape[1], classes, name="y")
-    _checks.same_length(logits=z, y=codes)
-    weight = _checks.sample_weights(sample_weight, len(z))
+    z = checks.logits(logits)
+    codes = checks.label_codes(y, z.shape[1], classes, name="y")
+    checks.same_length(logits=z, y=codes)
+    weight = checks.sample_weights(sample_weight, len(z))
     if weight is None:
         return z, codes, np.ones(len(z))
     counts = weight > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 
 MOST_STEPS = 100
 

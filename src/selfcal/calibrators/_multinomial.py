@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.optimize import minimize
 
-from selfcal._binning import row_blocks
-from selfcal._checks import Float, Int
+from selfcal._support.binning import row_blocks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import SMALLEST, LogitCalibrator, softmax
 from selfcal.calibrators.temperature import best_log_beta
 

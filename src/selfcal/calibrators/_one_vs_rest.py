@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 
 Curve = Callable[[Float], Float]

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._checks import Float, plain
+from selfcal._support.checks import Float, plain
 from selfcal.errors import DataError
 
 State = dict[str, Any]

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 from selfcal.calibrators._one_vs_rest import log_odds
 from selfcal.calibrators.temperature import tempered
@@ -57,7 +57,7 @@ class AttendedTemperatureScaling(LogitCalibrator):
 
     def _check_settings(self) -> None:
         if self.threshold is not None:
-            _checks.in_range("threshold", self.threshold, 0.0, 1.0)
+            checks.in_range("threshold", self.threshold, 0.0, 1.0)
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         thresholds = THRESHOLDS if self.threshold is None else (self.threshold,)

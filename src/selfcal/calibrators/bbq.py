@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, softmax
 
-from selfcal import _checks
-from selfcal._binning import bin_index
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.binning import bin_index
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 from selfcal.calibrators.histogram import Steps, probability
 
@@ -57,8 +57,8 @@ class BBQ(OneVsRest):
         self.spread = spread
 
     def _check_settings(self) -> None:
-        _checks.in_range("prior_weight", self.prior_weight, 0, open_low=True)
-        _checks.in_range("spread", self.spread, 1)
+        checks.in_range("prior_weight", self.prior_weight, 0, open_low=True)
+        checks.in_range("spread", self.spread, 1)
 
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
         p = probability(log_odds)

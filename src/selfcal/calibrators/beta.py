@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.calibrators._logistic import logistic_fit
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 
@@ -59,7 +59,7 @@ class BetaCalibration(OneVsRest):
         self.parameters = parameters
 
     def _check_settings(self) -> None:
-        _checks.one_of("parameters", self.parameters, ("abm", "am", "ab"))
+        checks.one_of("parameters", self.parameters, ("abm", "am", "ab"))
 
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
         if is_class.all() or not is_class.any():

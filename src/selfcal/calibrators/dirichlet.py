@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.calibrators.matrix import RegularisedMatrix
 
 

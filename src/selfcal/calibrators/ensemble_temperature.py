@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 from selfcal.calibrators.temperature import TemperatureScaling
 

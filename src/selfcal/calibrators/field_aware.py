@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, checked_rows, softmax
 from selfcal.calibrators._rising_line import Line, Rows, as_logits, fit_line, inner_quantiles
 from selfcal.errors import DataError
@@ -85,7 +85,7 @@ class FieldAwareCalibration(LogitCalibrator):
         values = None
         if field is not None:
             n_rows = len(np.asarray(y))
-            all_weights = _checks.sample_weights(sample_weight, n_rows)
+            all_weights = checks.sample_weights(sample_weight, n_rows)
             values = field_values(field, n_rows)
             values = values if all_weights is None else values[all_weights > 0]
         self.n_classes_ = z.shape[1]
@@ -112,8 +112,8 @@ class FieldAwareCalibration(LogitCalibrator):
         return self.predict_proba(logits, field=field).max(axis=1)
 
     def _check_settings(self) -> None:
-        _checks.positive_int("n_bins", self.n_bins)
-        _checks.in_range("l2", self.l2, 0, open_low=True)
+        checks.positive_int("n_bins", self.n_bins)
+        checks.in_range("l2", self.l2, 0, open_low=True)
 
     def _fit(self, z: Float, codes: Int, weight: Float, values: Values | None = None) -> None:
         known = None if values is None else [v for v in dict.fromkeys(values.tolist()) if v is not None]
@@ -145,7 +145,7 @@ def field_values(field: ArrayLike, n_rows: int) -> Values:
             f"field must be a vector with one value for each row; got shape {values.shape}. "
             "Join several fields to one value, such as 'site/device'."
         )
-    _checks.same_length(logits=range(n_rows), field=values)
+    checks.same_length(logits=range(n_rows), field=values)
     values = values.copy()
     values[[is_missing(v) for v in values.tolist()]] = None
     return values

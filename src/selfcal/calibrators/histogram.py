@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from selfcal import _checks
-from selfcal._binning import Chunk, Strategy, bin_chunks, bin_index
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Chunk, Strategy, bin_chunks, bin_index
+from selfcal._support.checks import Float
 from selfcal.calibrators._base import SMALLEST
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 
@@ -56,8 +56,8 @@ class HistogramBinning(OneVsRest):
         self.strategy = strategy
 
     def _check_settings(self) -> None:
-        _checks.positive_int("n_bins", self.n_bins)
-        _checks.one_of("strategy", self.strategy, ("quantile", "uniform"))
+        checks.positive_int("n_bins", self.n_bins)
+        checks.one_of("strategy", self.strategy, ("quantile", "uniform"))
 
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
         rows = Chunk(probability(log_odds), is_class, weight)

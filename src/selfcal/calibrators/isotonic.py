@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 from selfcal.calibrators.histogram import smoothed
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.isotonic import IsotonicRegression
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 
 
@@ -55,7 +55,7 @@ class IsotonicConfidence(LogitCalibrator):
         return self._curve(softmax(self._checked(logits)).max(axis=1))
 
     def _check_settings(self) -> None:
-        _checks.one_of("floor", self.floor, ("none", "chance"))
+        checks.one_of("floor", self.floor, ("none", "chance"))
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         curve = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.calibrators._multinomial import Full, LinearLogits
 
 
@@ -19,8 +19,8 @@ class RegularisedMatrix(LinearLogits):
         self.odir = odir
 
     def _check_settings(self) -> None:
-        _checks.in_range("l2", self.l2, 0.0)
-        _checks.in_range("odir", self.odir, 0.0)
+        checks.in_range("l2", self.l2, 0.0)
+        checks.in_range("odir", self.odir, 0.0)
 
     def _penalty(self, n_classes: int) -> Float:
         off_diagonal = 1 - np.eye(n_classes + 1, n_classes)

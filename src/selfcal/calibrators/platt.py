@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.calibrators._logistic import logistic_fit
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 from scipy.special import bdtrc, expit
 
-from selfcal import _checks
-from selfcal._binning import row_blocks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.binning import row_blocks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 from selfcal.calibrators.histogram import smoothed
 from selfcal.calibrators.temperature import TemperatureScaling
@@ -56,7 +56,7 @@ class PolynomialCalibration(OneVsRest):
         self.degree = degree
 
     def _check_settings(self) -> None:
-        _checks.positive_int("degree", self.degree)
+        checks.positive_int("degree", self.degree)
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         self.temperature_ = TemperatureScaling().fit(z, codes, weight).temperature_

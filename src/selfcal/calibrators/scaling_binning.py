@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from selfcal import _checks
-from selfcal._binning import Chunk, bin_chunks, bin_index
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.binning import Chunk, bin_chunks, bin_index
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.calibrators.isotonic_confidence import with_confidence
 from selfcal.calibrators.temperature import TemperatureScaling
@@ -48,7 +48,7 @@ class ScalingBinning(LogitCalibrator):
         self.n_bins = n_bins
 
     def _check_settings(self) -> None:
-        _checks.positive_int("n_bins", self.n_bins)
+        checks.positive_int("n_bins", self.n_bins)
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
         self.scaling_ = TemperatureScaling().fit(z, codes, weight)

@@ -6,8 +6,8 @@ import warnings
 
 import numpy as np
 
-from selfcal._binning import row_blocks
-from selfcal._checks import Float, Int
+from selfcal._support.binning import row_blocks
+from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 from selfcal.errors import CalibrationWarning
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.calibrators._multinomial import Diagonal, LinearLogits
 
 
@@ -38,7 +38,7 @@ class VectorScaling(LinearLogits):
         self.l2 = l2
 
     def _check_settings(self) -> None:
-        _checks.in_range("l2", self.l2, 0.0)
+        checks.in_range("l2", self.l2, 0.0)
 
     def _penalty(self, n_classes: int) -> Float:
         return np.full((2, n_classes), self.l2)

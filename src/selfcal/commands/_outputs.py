@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from selfcal._locks import LOCK, locked
+from selfcal._support.locks import LOCK, locked
 from selfcal.errors import ConfigError, OutputError, SelfcalError
 
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace an output that exists.")]
@@ -42,8 +42,8 @@ def check_page(option: str, page: Path, *, inputs: Iterable[str] = (), force: bo
 
 def check_model_folder(folder: Path, *, force: bool = False) -> None:
     """Refuse a folder that cannot be replaced as a whole, and, without `force`, one that holds a model."""
-    from selfcal._files import check_folder
-    from selfcal._model_files import DESCRIPTION, EXTRAS, TENSORS
+    from selfcal._support.files import check_folder
+    from selfcal.storage.files import DESCRIPTION, EXTRAS, TENSORS
 
     _check_not_above(folder)
     try:
@@ -88,7 +88,7 @@ def _check_not_above(folder: Path) -> None:
 
 
 def _described(folder: Path) -> str:
-    from selfcal.table_model import TableModel
+    from selfcal.workflows.table_model import TableModel
 
     try:
         return f"a model with target {TableModel.load(folder).schema.target!r}"

@@ -22,7 +22,7 @@ from selfcal.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from selfcal.columns import Schema
+    from selfcal.tabular.schema import Schema
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
@@ -101,8 +101,8 @@ def read_showing(
     title: str, source: str, *, show: bool = True, **options: Any
 ) -> Iterator[Iterator[pl.DataFrame]]:
     """Within it, read a table part by part, as `read_batches` does, and show how far it has come."""
-    from selfcal.progress import progress_bar
-    from selfcal.tables import read_batches
+    from selfcal._support.progress import progress_bar
+    from selfcal.tabular.io import read_batches
 
     rows = 0
 

@@ -26,7 +26,7 @@ from selfcal.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from selfcal.recalibration import Recalibration
+    from selfcal.workflows.recalibration import Recalibration
 
 
 def calibrate(
@@ -63,10 +63,10 @@ def calibrate(
 
       selfcal calibrate validation.csv --target y --calibrator isotonic --out calibrated.csv
     """
-    from selfcal.evaluation import find_layout
-    from selfcal.recalibration import Recalibration
-    from selfcal.tables import read_batches, read_table, write_batches
-    from selfcal.tables.writing import separator_of
+    from selfcal.tabular.io import read_batches, read_table, write_batches
+    from selfcal.tabular.io.writing import separator_of
+    from selfcal.workflows.evaluation import find_layout
+    from selfcal.workflows.recalibration import Recalibration
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")

@@ -32,7 +32,7 @@ from selfcal.commands.fit import Decimal, Kinds, MaxEpochs, Missing, NonFinite
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from selfcal.trials import Standing, Task
+    from selfcal.workflows.comparison import Standing, Task
 
 Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many splits and trainings of each.")]
@@ -73,7 +73,7 @@ def compare(
       selfcal compare patients.csv --target diagnosis --methods bo4sc,standard,focal --seeds 10
     """
     from selfcal import recipes
-    from selfcal.trials import Candidate, Task, run_trials, standings
+    from selfcal.workflows.comparison import Candidate, Task, run_trials, standings
 
     names = list(dict.fromkeys(words("--methods", methods)))
     for name in names:
@@ -141,9 +141,9 @@ def tune(
     """
     from selfcal import recipes
     from selfcal.commands.fit import CHECKPOINT, saving, show_model
-    from selfcal.table_model import TableModel
-    from selfcal.tables import read_table
-    from selfcal.trials import Task, grid, run_trials, standings
+    from selfcal.tabular.io import read_table
+    from selfcal.workflows.comparison import Task, grid, run_trials, standings
+    from selfcal.workflows.table_model import TableModel
 
     recipes.named(method)
     options = {name: _values(name, text) for name, text in (pairs("--grid", over) or GRID).items()}
@@ -204,8 +204,8 @@ def _fitting(
 
 def _try_reading(task: Task) -> None:
     """Find out what is wrong with the table once, and not in every trial."""
-    from selfcal.table_model import TableModel
-    from selfcal.tables import read_table
+    from selfcal.tabular.io import read_table
+    from selfcal.workflows.table_model import TableModel
 
     TableModel().parts(read_table(task.data, **task.reading), task.target, **task.fitting)
 

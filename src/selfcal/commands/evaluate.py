@@ -65,8 +65,8 @@ def evaluate(
       selfcal evaluate theirs.parquet --target y --prob-prefix p_ --report theirs.html
     """
     from selfcal.commands._scores import ranges_text, scores_text, verdict_text
-    from selfcal.evaluation import judge_parts
     from selfcal.reporting import report as write_report
+    from selfcal.workflows.evaluation import judge_parts
 
     if report is not None:
         check_page("--report", report, inputs=[predictions], force=force)

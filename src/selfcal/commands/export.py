@@ -29,8 +29,8 @@ def export(
 
       selfcal export patients-model --onnx patients.onnx
     """
-    from selfcal.export import to_onnx
-    from selfcal.table_model import TableModel
+    from selfcal.storage.export import to_onnx
+    from selfcal.workflows.table_model import TableModel
 
     check_file("--onnx", onnx, force=force)
     loaded = TableModel.load(model)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selfcal._locks import locked
-from selfcal._signals import Stopped
+from selfcal._support.locks import locked
+from selfcal._support.signals import Stopped
 from selfcal.commands._outputs import Force, check_model_folder
 from selfcal.commands._shared import (
     AsJson,
@@ -37,7 +37,7 @@ from selfcal.commands._shared import (
 from selfcal.errors import ConfigError, DataError, Interrupted, TrainingError
 
 if TYPE_CHECKING:
-    from selfcal.table_model import TableModel
+    from selfcal.workflows.table_model import TableModel
 
 Kinds = Annotated[
     list[str] | None,
@@ -120,8 +120,8 @@ def fit(
       selfcal fit patients.csv --target diagnosis --resume
     """
     from selfcal.recipes import named
-    from selfcal.table_model import TableModel
-    from selfcal.tables import read_table
+    from selfcal.tabular.io import read_table
+    from selfcal.workflows.table_model import TableModel
 
     folder = Path(f"{stem(data)}-model") if out is None else out
     named(method)

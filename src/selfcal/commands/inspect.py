@@ -26,10 +26,10 @@ def inspect(
 
       selfcal inspect patients-model
     """
-    from selfcal._checks import shorten
-    from selfcal._model_files import read
+    from selfcal._support.checks import shorten
     from selfcal.commands._scores import scores_text, verdict_text
-    from selfcal.table_model import TableModel, tried
+    from selfcal.storage.files import read
+    from selfcal.workflows.table_model import TableModel, tried
 
     loaded = TableModel.load(model)
     description, _ = read(model)

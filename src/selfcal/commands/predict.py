@@ -18,7 +18,7 @@ from selfcal.errors import ConfigError, DataError
 if TYPE_CHECKING:
     import polars as pl
 
-    from selfcal.table_model import Answers, TableModel
+    from selfcal.workflows.table_model import Answers, TableModel
 
 
 ROWS, NUMBERS = 65_536, 2**24
@@ -61,9 +61,9 @@ def predict(
 
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
     """
-    from selfcal.table_model import TableModel
-    from selfcal.tables import write_batches
-    from selfcal.tables.writing import separator_of
+    from selfcal.tabular.io import write_batches
+    from selfcal.tabular.io.writing import separator_of
+    from selfcal.workflows.table_model import TableModel
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
@@ -135,7 +135,7 @@ class _Answering:
             start += part.height
 
     def notes(self) -> tuple[str, ...]:
-        from selfcal.preprocessing import Encoded
+        from selfcal.tabular.preprocessing import Encoded
 
         ignored = tuple(name for name in self.extra if name not in self.keep)
         return Encoded(self.model.held_out_confidence[:0, None], dict(self.unseen), ignored).notes
@@ -143,7 +143,7 @@ class _Answering:
     def _columns(self, part: pl.DataFrame, said: Answers) -> pl.DataFrame:
         import polars as pl
 
-        from selfcal.columns import column_named
+        from selfcal.tabular.schema import column_named
 
         names = pl.Series(self.model.classes, dtype=pl.String)
         columns = {

@@ -48,10 +48,10 @@ def report(
       selfcal report ours.csv theirs.csv --target diagnosis --out report.html
     """
     from selfcal.commands._scores import verdict_text
-    from selfcal.evaluation import judge_parts
     from selfcal.reporting import report as write_report
     from selfcal.reporting import summarise
-    from selfcal.tables import read_batches
+    from selfcal.tabular.io import read_batches
+    from selfcal.workflows.evaluation import judge_parts
 
     check_page("--out", out, inputs=predictions, force=force)
     judged, classes = {}, None

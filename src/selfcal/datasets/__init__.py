@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from selfcal._support.splits import stratified_split
 from selfcal.datasets._base import Feature, GenerativeDataset
-from selfcal.datasets._split import Part, ThreeWaySplit, stratified_split, three_way_split
+from selfcal.datasets._split import Part, ThreeWaySplit, three_way_split
 from selfcal.datasets.blobs import Blobs
 from selfcal.datasets.blood_alcohol import BloodAlcohol
 from selfcal.datasets.images import ImageSet, load_images

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from selfcal._checks import Float, Int, positive_int
+from selfcal._support.checks import Float, Int, positive_int
 from selfcal.errors import DataError
 
 CHUNK_ROWS = 1024

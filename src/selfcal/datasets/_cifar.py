@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._checks import Int
+from selfcal._support.checks import Int
 from selfcal.datasets._image_files import ImageArrays, reading, whole_file
 from selfcal.errors import DataError
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from selfcal._checks import Float, Int, in_range
+from selfcal._support.checks import Float, Int, in_range
 from selfcal.datasets._base import Feature, GenerativeDataset
 
 CENTRE_SEED = 29

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import ndtr
 
-from selfcal._checks import Float, Int, in_range
+from selfcal._support.checks import Float, Int, in_range
 from selfcal.datasets._base import Feature, GenerativeDataset
 
 LIMIT = 0.8

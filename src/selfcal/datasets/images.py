@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._checks import Int, one_of
+from selfcal._support.checks import Int, one_of
 from selfcal.datasets._cifar import read_cifar10, read_cifar100
 from selfcal.datasets._image_files import ImageArrays, read_idx_folder, read_npz, reading
 from selfcal.datasets._tiny_imagenet import SIDE, read_tiny_imagenet

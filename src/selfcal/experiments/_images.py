@@ -29,13 +29,13 @@ from selfcal import (
     report,
     train,
 )
-from selfcal._checks import Float, Int
-from selfcal._files import write_atomically
-from selfcal._random import seeded
+from selfcal._support.checks import Float, Int
+from selfcal._support.files import write_atomically
+from selfcal._support.parallel import Results, Row, run_units
+from selfcal._support.random_streams import seeded
 from selfcal.datasets import ImageSet
-from selfcal.engine import held_out_logits
-from selfcal.experiments._runner import Results, Row, run_units
 from selfcal.optimizers import SGD, StepDecay
+from selfcal.training.engine import held_out_logits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

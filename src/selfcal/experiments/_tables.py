@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from selfcal.experiments._runner import Row
+from selfcal._support.parallel import Row
 
 COLUMNS = {
     "accuracy": "Accuracy, 1,000 test rows",

@@ -27,14 +27,14 @@ from selfcal import (
     recipes,
     report,
 )
-from selfcal._checks import one_of, positive_int
-from selfcal._files import write_atomically
+from selfcal._support.checks import one_of, positive_int
+from selfcal._support.files import write_atomically
+from selfcal._support.parallel import Results, Row, Unit, run_units
+from selfcal._support.progress import progress_bar
 from selfcal.datasets import ThreeWaySplit
-from selfcal.experiments._runner import Results, Row, Unit, run_units
 from selfcal.experiments._tables import summary_table
 from selfcal.hypergradients import Unrolled
 from selfcal.optimizers import NormalizedSGD
-from selfcal.progress import progress_bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from selfcal import datasets, plots, recipes
+from selfcal._support.progress import progress_bar
 from selfcal.experiments.bo4sc import fitted, paper_split
-from selfcal.predictions import Predictions
-from selfcal.progress import progress_bar
 from selfcal.reporting import Picture, report
+from selfcal.reporting.predictions import Predictions
 
 DATASET = "blobs-1.7"
 TRAINED_ON = {"early_stopping": False, "max_epochs": 1000}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
-from selfcal._checks import one_of, positive_int
+from selfcal._support.checks import one_of, positive_int
+from selfcal._support.parallel import Row
 from selfcal.errors import ConfigError
 from selfcal.experiments import loss_functions, meta_regularization
 from selfcal.experiments._images import Profile
-from selfcal.experiments._runner import Row
 
 PAPERS = {"meta-regularization": meta_regularization, "loss-functions": loss_functions}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfcal import plots, recipes
-from selfcal._checks import Float, Int
-from selfcal._files import write_atomically
+from selfcal._support.checks import Float, Int
+from selfcal._support.files import write_atomically
+from selfcal._support.parallel import Row
 from selfcal.experiments._images import ImageExperiment, Profile, epochs_figure, over_epochs
-from selfcal.experiments._runner import Row
 from selfcal.experiments._tables import image_tables
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selfcal import Recipe, plots, recipes
-from selfcal._files import write_atomically
+from selfcal._support.files import write_atomically
+from selfcal._support.parallel import Row
 from selfcal.experiments._images import (
     SWEPT_BINS,
     ImageExperiment,
@@ -22,7 +23,6 @@ from selfcal.experiments._images import (
     epochs_figure,
     over_epochs,
 )
-from selfcal.experiments._runner import Row
 from selfcal.experiments._tables import image_tables
 
 if TYPE_CHECKING:

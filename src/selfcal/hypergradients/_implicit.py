@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from selfcal._types import Batch, OuterParams
 from selfcal.hypergradients._pieces import outer_gradient
-from selfcal.interfaces import Hypergradient, Problem, Trajectory
+from selfcal.training.interfaces import Hypergradient, Problem, Trajectory
+from selfcal.training.types import Batch, OuterParams
 
 Product = Callable[[Tensor], Tensor]
 """Multiplies a vector by a symmetric matrix that is never formed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._types import Batch, OuterParams
-from selfcal.interfaces import InnerStep, Problem, Trajectory
+from selfcal.training.interfaces import InnerStep, Problem, Trajectory
+from selfcal.training.types import Batch, OuterParams
 
 
 def outer_gradient(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range, positive_int
+from selfcal._support.checks import in_range, positive_int
 from selfcal.hypergradients._implicit import AbstractImplicit, Product
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._types import Batch, OuterParams
 from selfcal.hypergradients._pieces import (
     asked_of_last_gradient,
     difference_step,
@@ -16,7 +15,8 @@ from selfcal.hypergradients._pieces import (
     plus,
     through_decay,
 )
-from selfcal.interfaces import Hypergradient, Problem, Trajectory
+from selfcal.training.interfaces import Hypergradient, Problem, Trajectory
+from selfcal.training.types import Batch, OuterParams
 
 
 @dataclass(frozen=True)

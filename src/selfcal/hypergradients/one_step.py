@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from selfcal._checks import one_of
-from selfcal._types import Batch, OuterParams, Output
+from selfcal._support.checks import one_of
 from selfcal.errors import ConfigError
 from selfcal.hypergradients._pieces import (
     asked_of_last_gradient,
@@ -19,7 +18,8 @@ from selfcal.hypergradients._pieces import (
     plus,
     through_decay,
 )
-from selfcal.interfaces import Hypergradient, InnerStep, Problem, Trajectory
+from selfcal.training.interfaces import Hypergradient, InnerStep, Problem, Trajectory
+from selfcal.training.types import Batch, OuterParams, Output
 
 
 @dataclass(frozen=True)

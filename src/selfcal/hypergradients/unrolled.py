@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from selfcal._checks import positive_int
-from selfcal._types import Batch, OuterParams
+from selfcal._support.checks import positive_int
 from selfcal.hypergradients._pieces import outer_gradient, plus, through_decay
-from selfcal.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
+from selfcal.training.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
+from selfcal.training.types import Batch, OuterParams
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
+from selfcal._support.checks import in_range
 from selfcal.errors import ConfigError
 
 Hyper = float | Tensor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range, one_of
-from selfcal._top_label import bin_shares, root, top
+from selfcal._support.checks import in_range, one_of
+from selfcal._support.top_label import bin_shares, root, top
 from selfcal.losses._rows import Hyper, hyper, is_label
 from selfcal.losses.cross_entropy import cross_entropy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._top_label import kernel_norm, pairs
+from selfcal._support.top_label import kernel_norm, pairs
 from selfcal.losses._rows import Hyper, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 

@@ -9,10 +9,10 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from selfcal._checks import one_of
+from selfcal._support.checks import one_of
 from selfcal.errors import ConfigError, DataError
-from selfcal.interfaces import Loss
 from selfcal.losses._rows import Hyper
+from selfcal.training.interfaces import Loss
 
 _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "mean": torch.mean,

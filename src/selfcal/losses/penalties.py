@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
+from selfcal._support.checks import in_range
 from selfcal.losses._rows import Hyper, entropy, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selfcal._checks import in_range
+from selfcal._support.checks import in_range
 from selfcal.losses._rows import Hyper, as_column, hyper, log_others
 from selfcal.losses.cross_entropy import cross_entropy
 

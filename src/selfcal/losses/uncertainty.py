@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
-from selfcal._top_label import top
+from selfcal._support.checks import in_range
+from selfcal._support.top_label import top
 from selfcal.losses._rows import Hyper, entropy, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 

@@ -1,6 +1,6 @@
 """Judging probabilities: proper scores, calibration errors and selective prediction, in float64 whatever comes in."""
 
-from selfcal._binning import Bins
+from selfcal._support.binning import Bins
 from selfcal.metrics.area_intervals import area_interval
 from selfcal.metrics.bootstrap import bootstrap_interval, calibration_error_interval
 from selfcal.metrics.calibration import (

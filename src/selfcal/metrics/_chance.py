@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from selfcal import _checks
-from selfcal._binning import Bins, Chunk, Norm, bin_index, gap_norm
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Bins, Chunk, Norm, bin_index, gap_norm
+from selfcal._support.checks import Float
 
 CELLS = 1000
 """Confidences that fall into the same of so many equal parts of [0, 1] are drawn together."""
@@ -21,7 +21,7 @@ def chance_errors(claimed: Chunk, bins: Bins, *, norm: Norm, n_resamples: int, s
     mean confidence: exact in the mean and to 1e-3 or better in the variance, and a million rows cost no more
     than a few thousand. With weights each row is drawn.
     """
-    _checks.positive_int("n_resamples", n_resamples)
+    checks.positive_int("n_resamples", n_resamples)
     order = np.argsort(claimed.confidence)
     confidence = claimed.confidence[order]
     owner = bin_index(confidence, bins.edges, bins.closed)

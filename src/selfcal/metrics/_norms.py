@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from selfcal import _checks
-from selfcal._binning import Bins, Norm, gap_norm
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Bins, Norm, gap_norm
+from selfcal._support.checks import Float
 from selfcal.errors import ConfigError
 
 
 def check_norm(norm: str, debias: bool = False) -> None:
     """Raise ConfigError for a norm that does not exist or cannot be debiased."""
-    _checks.one_of("norm", norm, ("l1", "l2", "max"))
-    if _checks.boolean("debias", debias) and norm == "max":
+    checks.one_of("norm", norm, ("l1", "l2", "max"))
+    if checks.boolean("debias", debias) and norm == "max":
         raise ConfigError(
             "debias=True needs norm 'l1' or 'l2'; got norm='max', whose noise is that of one bin."
         )

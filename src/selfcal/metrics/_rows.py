@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from selfcal import _checks
-from selfcal._binning import Chunk, joined, row_blocks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Chunk, joined, row_blocks
+from selfcal._support.checks import Float
 
 
 class Block(NamedTuple):
@@ -50,13 +50,13 @@ def blocks(
 ) -> Iterator[Block]:
     """Check the input of a metric and yield it in blocks, without a copy of the whole."""
     p: NDArray[Any] = (
-        _checks.as_array(probs) if hasattr(probs, "__array__") else _checks.numbers(probs, "probs")
+        checks.as_array(probs) if hasattr(probs, "__array__") else checks.numbers(probs, "probs")
     )
     if p.ndim != 2 or p.shape[0] == 0 or p.shape[1] < 2 or p.dtype.kind not in "fiub":
-        p = _checks.probabilities(probs)
-    codes = _codes(_checks.as_array(y_true), p.shape[1], classes)
-    _checks.same_length(y_true=codes, probs=p)
-    weight = _checks.sample_weights(sample_weight, len(p))
+        p = checks.probabilities(probs)
+    codes = _codes(checks.as_array(y_true), p.shape[1], classes)
+    checks.same_length(y_true=codes, probs=p)
+    weight = checks.sample_weights(sample_weight, len(p))
     for rows in row_blocks(*p.shape):
         columns, top = _columns(p, rows)
         yield Block(columns, top, codes[rows], None if weight is None else weight[rows])
@@ -122,7 +122,7 @@ def claims(
     def claim(block: Block) -> Chunk:
         if of_class is None:
             return block.top_label()
-        code = _checks.label_codes([of_class], len(block.columns), classes, name="of_class")[0]
+        code = checks.label_codes([of_class], len(block.columns), classes, name="of_class")[0]
         return block.of_class(int(code))
 
     every = joined(claim(block) for block in blocks(y_true, probs, classes, sample_weight))
@@ -135,8 +135,8 @@ def _columns(p: NDArray[Any], rows: slice) -> tuple[NDArray[np.floating], NDArra
     top = columns.max(axis=0)
     with np.errstate(invalid="ignore"):
         off = np.abs(columns.sum(axis=0) - 1).max()
-    if not (columns.min() >= 0 and top.max() <= 1 and off <= _checks.rounding_tolerance(p)):
-        _checks.probabilities(p)  # beyond rounding: names the first bad row of the whole table
+    if not (columns.min() >= 0 and top.max() <= 1 and off <= checks.rounding_tolerance(p)):
+        checks.probabilities(p)  # beyond rounding: names the first bad row of the whole table
         np.clip(columns, 0, 1, out=columns)
         top = columns.max(axis=0)
     return columns, top
@@ -146,4 +146,4 @@ def _codes(y: NDArray[Any], n_classes: int, classes: ArrayLike | None) -> NDArra
     ready = classes is None and y.ndim == 1 and y.size > 0 and y.dtype.kind in "iu"
     if ready and y.min() >= 0 and y.max() < n_classes:
         return y
-    return _checks.label_codes(y, n_classes, classes)
+    return checks.label_codes(y, n_classes, classes)

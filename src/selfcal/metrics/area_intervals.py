@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-from selfcal import _checks
-from selfcal._binning import Chunk
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Chunk
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import Interval, mean_interval
 from selfcal.metrics.selective import RiskCoverageCurve, curve_of
@@ -51,7 +51,7 @@ def area_interval(
 
     Reference: Hampel, The Influence Curve and Its Role in Robust Estimation, J. Am. Stat. Assoc. 69 (1974).
     """
-    _checks.one_of("area", area, LARGEST)
+    checks.one_of("area", area, LARGEST)
     claimed = claims(y_true, probs, classes, sample_weight)
     order = np.argsort(claimed.confidence)  # neighbours are looked up side by side, which is much faster
     confidence, correct = claimed.confidence[order], claimed.correct[order]

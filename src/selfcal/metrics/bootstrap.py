@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import Bins, Chunk, Closed, Norm, Strategy, bin_chunks, bin_index, gap_norm
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Bins, Chunk, Closed, Norm, Strategy, bin_chunks, bin_index, gap_norm
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import Interval, effective_count, known_level
 
@@ -60,11 +60,11 @@ def bootstrap_interval(
     Reference: Efron, Tibshirani, An Introduction to the Bootstrap, Chapman & Hall 1993.
     """
     known_level(level)
-    _checks.one_of("method", method, ("percentile", "basic"))
+    checks.one_of("method", method, ("percentile", "basic"))
     value = metric(y_true, probs, sample_weight=sample_weight, **options)
     draws = [
         metric(y_true, probs, sample_weight=weight, **options)
-        for weight in resampled_weights(len(_checks.as_array(y_true)), n_resamples, seed, sample_weight)
+        for weight in resampled_weights(len(checks.as_array(y_true)), n_resamples, seed, sample_weight)
     ]
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     if method == "basic":
@@ -76,8 +76,8 @@ def resampled_weights(
     n: int, n_resamples: int, seed: int, sample_weight: ArrayLike | None
 ) -> Iterator[Float]:
     """Yield weights that stand for rows drawn with replacement, from those that count at all."""
-    _checks.positive_int("n_resamples", n_resamples)
-    own = _checks.sample_weights(sample_weight, n)
+    checks.positive_int("n_resamples", n_resamples)
+    own = checks.sample_weights(sample_weight, n)
     rows = np.arange(n) if own is None else np.flatnonzero(own)
     rng = np.random.default_rng(seed)
     for _ in range(n_resamples):
@@ -138,7 +138,7 @@ def calibration_error_interval(
     on why the plain bootstrap fails near zero.
     """
     known_level(level)
-    _checks.positive_int("n_resamples", n_resamples)
+    checks.positive_int("n_resamples", n_resamples)
     claimed = claims(y_true, probs, classes, sample_weight, of_class=of_class)
     bins = bin_chunks([claimed], n_bins=n_bins, strategy=strategy, closed=closed)
     value = float(gap_norm(bins.share, bins.gap, norm))

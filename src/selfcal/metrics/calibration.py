@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import (
+from selfcal._support import checks
+from selfcal._support.binning import (
     Bins,
     Chunk,
     Closed,
@@ -64,10 +64,10 @@ def reliability_curve(
     >>> curve.edges, curve.count, curve.accuracy.round(4)
     (array([0. , 0.5, 1. ]), array([1, 3]), array([1.    , 0.6667]))
     """
-    c = _checks.unit_interval(confidence)
-    a = _checks.unit_interval(correct, "correct")
-    n = _checks.same_length(correct=a, confidence=c)
-    w = _checks.sample_weights(sample_weight, n)
+    c = checks.unit_interval(confidence)
+    a = checks.unit_interval(correct, "correct")
+    n = checks.same_length(correct=a, confidence=c)
+    w = checks.sample_weights(sample_weight, n)
     return bin_chunks(array_chunks(a, c, w), n_bins=n_bins, strategy=strategy, closed=closed)
 
 
@@ -272,7 +272,7 @@ def posterior_calibration_error(
     >>> round(posterior_calibration_error([[0.7, 0.3], [0.6, 0.4]], [[0.9, 0.1], [0.1, 0.9]]), 6)
     0.35
     """
-    p, q = _checks.probabilities(probs), _checks.probabilities(posterior, "posterior")
+    p, q = checks.probabilities(probs), checks.probabilities(posterior, "posterior")
     if p.shape != q.shape:
         raise DataError(
             f"posterior and probs must have the same rows and classes; got shapes {q.shape} and {p.shape}."
@@ -324,8 +324,8 @@ def ece_noise_floor(
     Reference: Vaicenavicius et al., Evaluating Model Calibration in Classification, AISTATS 2019.
     """
     check_norm(norm)
-    c = _checks.unit_interval(confidence)
-    w = _checks.sample_weights(sample_weight, len(c))
+    c = checks.unit_interval(confidence)
+    w = checks.sample_weights(sample_weight, len(c))
     bins = bin_chunks(array_chunks(c, c, w), n_bins=n_bins, strategy=strategy, closed=closed)
     errors = chance_errors(Chunk(c, c, w), bins, norm=norm, n_resamples=n_resamples, seed=seed)
     low, high = np.quantile(errors, [0.05, 0.95])

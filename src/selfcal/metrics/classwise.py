@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import (
+from selfcal._support import checks
+from selfcal._support.binning import (
     Bins,
     Chunk,
     Closed,
@@ -23,7 +23,7 @@ from selfcal._binning import (
     joined,
     uniform_edges,
 )
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.metrics._norms import check_norm, error_of_bins
 from selfcal.metrics._rows import Block, blocks, each_class
 
@@ -168,7 +168,7 @@ def binary_calibration_error(
     def claim(block: Block) -> Chunk:
         code = len(block.columns) - 1
         if positive is not None:
-            code = int(_checks.label_codes([positive], len(block.columns), classes, name="positive")[0])
+            code = int(checks.label_codes([positive], len(block.columns), classes, name="positive")[0])
         return block.of_class(code)
 
     chunks = (claim(block) for block in blocks(y_true, probs, classes, sample_weight))

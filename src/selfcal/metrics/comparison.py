@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtr
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.errors import DataError
 from selfcal.metrics._rows import values_per_row
 from selfcal.metrics.bootstrap import Metric, resampled_weights
@@ -97,13 +97,13 @@ def compare(
     Neural Computation 10 (1998).
     """
     known_level(level)
-    models = [_checks.probabilities(probs_a, "probs_a"), _checks.probabilities(probs_b, "probs_b")]
-    codes = _checks.label_codes(y_true, models[0].shape[1], classes)
-    n = _checks.same_length(y_true=codes, probs_a=models[0], probs_b=models[1])
+    models = [checks.probabilities(probs_a, "probs_a"), checks.probabilities(probs_b, "probs_b")]
+    codes = checks.label_codes(y_true, models[0].shape[1], classes)
+    n = checks.same_length(y_true=codes, probs_a=models[0], probs_b=models[1])
     if models[0].shape != models[1].shape:
         widths = " and ".join(str(p.shape[1]) for p in models)
         raise DataError(f"probs_a and probs_b must have the same classes; got {widths} columns.")
-    weight = _checks.sample_weights(sample_weight, n)
+    weight = checks.sample_weights(sample_weight, n)
     if callable(metric):
         name = getattr(metric, "__name__", repr(metric))
         a, b = (metric(codes, probs, sample_weight=weight) for probs in models)
@@ -112,7 +112,7 @@ def compare(
             for drawn in resampled_weights(n, n_resamples, seed, weight)
         ]
         return Comparison(name, n, a, b, *_judged_by_draws(a - b, np.array(draws), level))
-    _checks.one_of("metric", metric, ROW_SCORES)
+    checks.one_of("metric", metric, ROW_SCORES)
     per_row = [values_per_row(ROW_SCORES[metric], codes, probs, None) for probs in models]
     a, b = (float(np.average(values, weights=weight)) for values in per_row)
     return Comparison(metric, n, a, b, *_judged_by_rows(per_row[0] - per_row[1], weight, level))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal._binning import Closed, Strategy, bin_chunks
-from selfcal._checks import Float
+from selfcal._support.binning import Closed, Strategy, bin_chunks
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import Block, mean_over_rows, top_labels
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal._binning import joined
-from selfcal._checks import Float
+from selfcal._support.binning import joined
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import Block, blocks, each_class, shares
 from selfcal.metrics.scores import LOG_FLOOR, log_loss
 

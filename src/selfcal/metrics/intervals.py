@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.errors import DataError
 from selfcal.metrics._rows import Block, values_per_row
 from selfcal.metrics.scores import negative_log_likelihood, squared_distance
@@ -74,7 +74,7 @@ def wilson_interval(rate: ArrayLike, count: ArrayLike, *, level: float = 0.95) -
     Reference: Wilson, Probable Inference, J. Am. Stat. Assoc. 22 (1927).
     """
     known_level(level)
-    r, n = np.broadcast_arrays(_checks.numbers(rate, "rate"), _checks.numbers(count, "count"))
+    r, n = np.broadcast_arrays(checks.numbers(rate, "rate"), checks.numbers(count, "count"))
     some = np.where(n > 0, n, 1.0)
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     centre = (r + z2 / (2 * some)) / (1 + z2 / some)
@@ -107,7 +107,7 @@ def clopper_pearson_interval(
     Reference: Clopper, Pearson, The Use of Confidence or Fiducial Limits, Biometrika 26 (1934).
     """
     known_level(level)
-    r, n = np.broadcast_arrays(_checks.numbers(rate, "rate"), _checks.numbers(count, "count"))
+    r, n = np.broadcast_arrays(checks.numbers(rate, "rate"), checks.numbers(count, "count"))
     hits, misses = r * n, (1 - r) * n
     tail = (1 - level) / 2
     with np.errstate(invalid="ignore"):
@@ -141,10 +141,10 @@ def mean_interval(
     2.5000 [0.4457, 4.5543]
     """
     known_level(level)
-    x = _checks.numbers(values, "values")
+    x = checks.numbers(values, "values")
     if x.ndim != 1 or x.size == 0 or not np.isfinite(x).all():
         raise DataError(f"values must be a vector of finite numbers, at least one; got shape {x.shape}.")
-    mean, error, freedom = mean_and_error(x, _checks.sample_weights(sample_weight, len(x)))
+    mean, error, freedom = mean_and_error(x, checks.sample_weights(sample_weight, len(x)))
     half = error * float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else math.inf
     low, high = bounds
     return Interval(mean, max(low, mean - half), min(high, mean + half), level)
@@ -177,11 +177,11 @@ def score_interval(
     >>> print(score_interval([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], score="accuracy"))
     0.6667 [0.2077, 0.9385]
     """
-    _checks.one_of("score", score, ROW_SCORES)
+    checks.one_of("score", score, ROW_SCORES)
     values = values_per_row(ROW_SCORES[score], y_true, probs, classes)
     if score != "accuracy":
         return mean_interval(values, level=level, sample_weight=sample_weight, bounds=(0.0, math.inf))
-    weight = _checks.sample_weights(sample_weight, len(values))
+    weight = checks.sample_weights(sample_weight, len(values))
     rate = float(np.average(values, weights=weight))
     low, high = wilson_interval(rate, effective_count(weight, len(values)), level=level)
     return Interval(rate, float(low), float(high), level)
@@ -205,4 +205,4 @@ def mean_and_error(values: Float, weight: Float | None) -> tuple[float, float, f
 
 def known_level(level: float) -> None:
     """Check that the level is a share under one."""
-    _checks.in_range("level", level, 0.0, 1 - 1e-12, open_low=True)
+    checks.in_range("level", level, 0.0, 1 - 1e-12, open_low=True)

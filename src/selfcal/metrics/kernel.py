@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import joined
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import joined
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import shares, top_labels
 from selfcal.metrics._smoothing import (
     CELLS_PER_BANDWIDTH,
@@ -53,7 +53,7 @@ def smooth_calibration_error(
     Reference: Błasiok, Nakkiran, Smooth ECE: Principled Reliability Diagrams via Kernel Smoothing, ICLR 2024.
     """
     if bandwidth is not None:
-        _checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+        checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
     residuals, total = np.zeros(FINEST_GRID + 1), 0.0
     for chunk in top_labels(y_true, probs, classes, sample_weight):
         c = chunk.confidence.astype(np.float64)
@@ -102,7 +102,7 @@ def kde_calibration_error(
     in Deep Learning, ICML 2020.
     """
     if bandwidth is not None:
-        _checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+        checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
     c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
     if c.min() == c.max():
         return abs(float(w @ (a - c)))
@@ -147,7 +147,7 @@ def sece(
 
     Reference: Towards Unbiased Calibration using Meta-Regularization, 2023, equations 5-7.
     """
-    _checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+    checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
     c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
     of_right, of_all = gauss_transform(c, np.stack([w * a, w]), bandwidth)
     return float(w @ np.abs(of_right / of_all - c))
@@ -183,7 +183,7 @@ def mmce(
     Reference: Kumar, Sarawagi, Jain, Trainable Calibration Measures for Neural Networks from Kernel Mean
     Embeddings, ICML 2018.
     """
-    _checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+    checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
     c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
     order = np.argsort(c)
     place, residual = c[order] / bandwidth, (w * (a - c))[order]

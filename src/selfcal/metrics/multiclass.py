@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.metrics.significance import CalibrationTest, resampling_p_value, standardised
 
 RESAMPLED_ROWS = 1000
@@ -59,15 +59,15 @@ def kernel_calibration_test(
 
     Reference: Widmann, Lindsten, Zachariah, Calibration Tests in Multi-Class Classification, NeurIPS 2019.
     """
-    _checks.positive_int("block_size", block_size, low=2)
-    _checks.positive_int("n_resamples", n_resamples)
+    checks.positive_int("block_size", block_size, low=2)
+    checks.positive_int("n_resamples", n_resamples)
     if bandwidth is not None:
-        _checks.in_range("bandwidth", bandwidth, 0.0, open_low=True)
-    p = _checks.probabilities(probs)
-    y = _checks.label_codes(y_true, p.shape[1], classes)
-    n = _checks.same_length(y_true=y, probs=p)
-    w = _checks.sample_weights(sample_weight, n)
-    w = None if w is None else _checks.relative_weights(w)
+        checks.in_range("bandwidth", bandwidth, 0.0, open_low=True)
+    p = checks.probabilities(probs)
+    y = checks.label_codes(y_true, p.shape[1], classes)
+    n = checks.same_length(y_true=y, probs=p)
+    w = checks.sample_weights(sample_weight, n)
+    w = None if w is None else checks.relative_weights(w)
     rng = np.random.default_rng(seed)
     by_chance = np.zeros(n_resamples if n <= RESAMPLED_ROWS else 0)
     total = variance = weight_of_pairs = 0.0

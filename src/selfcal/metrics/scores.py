@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import Block, mean_over_rows
 
 LOG_FLOOR = float(np.finfo(np.float64).eps)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
-from selfcal import _checks
-from selfcal._binning import Chunk, effective_counts
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Chunk, effective_counts
+from selfcal._support.checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import wilson_interval
 
@@ -60,13 +60,13 @@ class RiskCoverageCurve:
 
     def coverage_at_risk(self, max_risk: float) -> float:
         """Largest coverage of a threshold whose risk is at most `max_risk`; 0 if there is none."""
-        _checks.in_range("max_risk", max_risk, 0.0, 1.0)
+        checks.in_range("max_risk", max_risk, 0.0, 1.0)
         low_enough = np.flatnonzero(self.risk <= max_risk + ROUNDING)
         return float(self.coverage[low_enough[-1]]) if len(low_enough) else 0.0
 
     def risk_at_coverage(self, min_coverage: float) -> float:
         """Risk of the strictest threshold that accepts at least `min_coverage`."""
-        _checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
+        checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
         return float(self.risk[np.searchsorted(self.coverage, min_coverage - ROUNDING)])
 
     def risk_interval(self, level: float = 0.95) -> tuple[Float, Float]:
@@ -124,9 +124,9 @@ def confidence_risk_coverage_curve(
     >>> curve.coverage, curve.risk
     (array([0.25, 0.5 , 1.  ]), array([0.  , 0.  , 0.25]))
     """
-    c, a = _checks.unit_interval(confidence), _checks.unit_interval(correct, "correct")
-    n = _checks.same_length(correct=a, confidence=c)
-    return curve_of(Chunk(c, a, _checks.sample_weights(sample_weight, n)))
+    c, a = checks.unit_interval(confidence), checks.unit_interval(correct, "correct")
+    n = checks.same_length(correct=a, confidence=c)
+    return curve_of(Chunk(c, a, checks.sample_weights(sample_weight, n)))
 
 
 def aurc(

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc
 
-from selfcal import _checks
-from selfcal._binning import Chunk, Closed, Norm, Strategy, bin_chunks, gap_norm
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Chunk, Closed, Norm, Strategy, bin_chunks, gap_norm
+from selfcal._support.checks import Float
 from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._rows import claims
 
@@ -114,7 +114,7 @@ def spiegelhalter_test(
     (1986).
     """
     c, right, weight = claims(y_true, probs, classes, sample_weight, of_class=of_class)
-    lever = (1 - 2 * c) * (1.0 if weight is None else _checks.relative_weights(weight))
+    lever = (1 - 2 * c) * (1.0 if weight is None else checks.relative_weights(weight))
     z = standardised(float(lever @ (right - c)), float(lever**2 @ (c * (1 - c))))
     return CalibrationTest(z, float(erfc(abs(z) / math.sqrt(2))))
 
@@ -233,7 +233,7 @@ def _cumulative_test(
 ) -> CalibrationTest:
     order = np.argsort(claimed.confidence, kind="stable")
     c, right = claimed.confidence[order], claimed.correct[order]
-    w = np.ones(len(c)) if claimed.weight is None else _checks.relative_weights(claimed.weight[order])
+    w = np.ones(len(c)) if claimed.weight is None else checks.relative_weights(claimed.weight[order])
     last_of_ties = np.append(c[1:] > c[:-1], True)
     walk = np.append(0.0, np.cumsum(w * (right - c))[last_of_ties])
     statistic = standardised(float(extent(walk)), float(w**2 @ (c * (1 - c))))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import (
+from selfcal._support import checks
+from selfcal._support.binning import (
     Bins,
     Closed,
     bins_from_sums,
@@ -18,7 +18,7 @@ from selfcal._binning import (
     gap_norm,
     uniform_edges,
 )
-from selfcal._checks import Float
+from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import blocks
 from selfcal.metrics.classwise import column_bins, column_sums
@@ -83,13 +83,13 @@ class CalibrationAccumulator:
         classwise: bool = False,
     ) -> None:
         check_binning(n_bins, "uniform", closed)
-        self.n_classes = _checks.positive_int("n_classes", n_classes, low=2)
+        self.n_classes = checks.positive_int("n_classes", n_classes, low=2)
         self.n_bins = n_bins
         self.closed = closed
-        self.classes = None if classes is None else _checks.as_array(classes).tolist()
-        _checks.label_codes([], n_classes, self.classes)
-        self.scores = _checks.boolean("scores", scores)
-        self.classwise = _checks.boolean("classwise", classwise)
+        self.classes = None if classes is None else checks.as_array(classes).tolist()
+        checks.label_codes([], n_classes, self.classes)
+        self.scores = checks.boolean("scores", scores)
+        self.classwise = checks.boolean("classwise", classwise)
         self._sums = self._zeros()
         self._exponent: int | None = None  # the sums are of weights divided by 2 to this power
 
@@ -198,7 +198,7 @@ class CalibrationAccumulator:
 
 
 def _exponent(sample_weight: ArrayLike) -> int:
-    return _checks.weight_exponent(_checks.numbers(sample_weight, "sample_weight"))
+    return checks.weight_exponent(checks.numbers(sample_weight, "sample_weight"))
 
 
 def _shifted(sums: dict[str, Float], by: int) -> dict[str, Float]:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import Bins, bin_chunks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.binning import Bins, bin_chunks
+from selfcal._support.checks import Float
 from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._rows import claims
 from selfcal.metrics.bootstrap import calibration_error_interval
@@ -184,7 +184,7 @@ def calibration_report(
     """
     claimed = claims(y_true, probs, classes, sample_weight)
     bins = bin_chunks([claimed], n_bins=n_bins)
-    k = _checks.as_array(probs).shape[1]
+    k = checks.as_array(probs).shape[1]
     common: dict[str, Any] = {"classes": classes, "sample_weight": sample_weight}
     scores = {
         score: score_interval(y_true, probs, score=score, level=level, **common)
@@ -215,7 +215,7 @@ def calibration_report(
     }
     return CalibrationReport(
         n=len(claimed.confidence),
-        classes=tuple(range(k) if classes is None else map(_checks.plain, _checks.as_array(classes))),
+        classes=tuple(range(k) if classes is None else map(checks.plain, checks.as_array(classes))),
         n_bins=n_bins,
         level=level,
         **scores,
@@ -243,5 +243,5 @@ def _plain(value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
-    value = _checks.plain(value)
+    value = checks.plain(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal._binning import (
+from selfcal._support.binning import (
     Bins,
     Chunk,
     Closed,
@@ -20,7 +20,7 @@ from selfcal._binning import (
     quantile_edges,
     uniform_edges,
 )
-from selfcal._checks import Float, Int
+from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError
 from selfcal.metrics._norms import check_norm, error_of_bins
 from selfcal.metrics._rows import top_labels

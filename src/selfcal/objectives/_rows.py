@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._types import Batch
+from selfcal.training.types import Batch
 
 
 def mean_over_rows(values: Tensor, batch: Batch) -> Tensor:

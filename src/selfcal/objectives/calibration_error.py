@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range, positive_int
-from selfcal._top_label import bin_shares, known_labels
-from selfcal._types import Batch, Output
-from selfcal.interfaces import Objective
+from selfcal._support.checks import in_range, positive_int
+from selfcal._support.top_label import bin_shares, known_labels
 from selfcal.objectives._rows import mean_over_rows, shares
+from selfcal.training.interfaces import Objective
+from selfcal.training.types import Batch, Output
 
 
 def soft_accuracy(probs: Tensor, y: Tensor, temperature: float = 0.01) -> Tensor:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from selfcal._checks import in_range
-from selfcal._top_label import kernel_norm, known_labels, pairs
-from selfcal._types import Batch, Output
-from selfcal.interfaces import Objective
+from selfcal._support.checks import in_range
+from selfcal._support.top_label import kernel_norm, known_labels, pairs
 from selfcal.objectives._rows import shares
+from selfcal.training.interfaces import Objective
+from selfcal.training.types import Batch, Output
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn import functional as F
 
-from selfcal._top_label import known_labels
-from selfcal._types import Batch, Output
-from selfcal.interfaces import Objective
+from selfcal._support.top_label import known_labels
 from selfcal.objectives._rows import mean_over_rows
+from selfcal.training.interfaces import Objective
+from selfcal.training.types import Batch, Output
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from selfcal._types import Batch, OuterParams, Output, Sizes
 from selfcal.errors import ConfigError
-from selfcal.interfaces import OuterModel
+from selfcal.training.interfaces import OuterModel
+from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
-from selfcal._types import Batch, OuterParams, Output, Sizes
+from selfcal._support.checks import in_range
 from selfcal.errors import ConfigError
-from selfcal.interfaces import OuterModel
+from selfcal.training.interfaces import OuterModel
+from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 
 @dataclass(frozen=True)

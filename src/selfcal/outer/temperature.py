@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._checks import in_range
-from selfcal._types import Batch, OuterParams, Output, Sizes
-from selfcal.interfaces import OuterModel
+from selfcal._support.checks import in_range
+from selfcal.training.interfaces import OuterModel
+from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 LEAST, MOST = 0.25, 4.0
 

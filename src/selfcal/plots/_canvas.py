@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._checks import Float
-from selfcal._files import write_atomically
+from selfcal._support import checks
+from selfcal._support.checks import Float
+from selfcal._support.files import write_atomically
 from selfcal.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def plane_points(X: ArrayLike) -> Float:
-    points = _checks.numbers(X, "X")
+    points = checks.numbers(X, "X")
     if points.ndim != 2 or points.shape[1] != 2 or len(points) == 0:
         raise DataError(f"X must be points in the plane, shape (n, 2); got shape {points.shape}.")
     return points

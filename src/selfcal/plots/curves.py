@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.errors import DataError
 from selfcal.plots._canvas import (
     CLASS_COLOURS,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from selfcal.history import History
     from selfcal.metrics import RiskCoverageCurve
+    from selfcal.training.history import History
 
 Curve = Sequence[ArrayLike]
 """`(x, y)` with y of shape (points,) or (seeds, points), or `(x, y, spread)`."""
@@ -53,7 +53,7 @@ def curve_and_band(curve: Curve, name: str = "curve") -> tuple[Float, Float, Flo
     """
     if len(curve) not in (2, 3):
         raise DataError(f"{name!r} must be (x, y) or (x, y, spread); got {len(curve)} parts.")
-    x, y, *given = (_checks.numbers(part, name) for part in curve)
+    x, y, *given = (checks.numbers(part, name) for part in curve)
     for part in (y, *given):
         if (
             x.ndim != 1
@@ -162,7 +162,7 @@ def history_curves(history: History, *, points: int = 200) -> dict[str, Curve]:
     >>> list(curves), curves["training loss"][1]
     (['training loss', 'log loss on selection rows'], array([3., 1.]))
     """
-    _checks.positive_int("points", points)
+    checks.positive_int("points", points)
     curves: dict[str, Curve] = {}
     if len(history.inner_loss):
         stretches = np.array_split(history.inner_loss, min(points, len(history.inner_loss)))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._binning import Bins, Strategy, bin_chunks
+from selfcal._support import checks
+from selfcal._support.binning import Bins, Strategy, bin_chunks
 from selfcal.metrics._rows import claims
 from selfcal.plots._canvas import new_figure, some_methods
 from selfcal.plots.reliability import (
@@ -105,7 +105,7 @@ class ReliabilityDisplay:
         for label, of_class in wanted.items():
             rows = claims(y_true, probs, classes, sample_weight, of_class=of_class)
             curves[label] = bin_chunks([rows], n_bins=n_bins, strategy=strategy)
-        chance = 1 / _checks.as_array(probs).shape[1] if of_classes is None else None
+        chance = 1 / checks.as_array(probs).shape[1] if of_classes is None else None
         return cls(curves, chance=chance, level=level).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> ReliabilityDisplay:

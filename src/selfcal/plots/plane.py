@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
-from selfcal._checks import Float
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.errors import DataError
 from selfcal.plots._canvas import (
     CLASS_COLOURS,
@@ -77,11 +77,11 @@ def confidence_grid(confidence_of: ConfidenceOf, bounds: Bounds, resolution: int
     >>> confidence_grid(lambda points: points[:, 0], (0.0, 1.0, 0.0, 1.0), resolution=3).confidence[0]
     array([0. , 0.5, 1. ])
     """
-    _checks.positive_int("resolution", resolution, low=2)
+    checks.positive_int("resolution", resolution, low=2)
     left, right, bottom, top = bounds
     x, y = np.linspace(left, right, resolution), np.linspace(bottom, top, resolution)
     points = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    values = _checks.unit_interval(confidence_of(points), "the result of confidence_of")
+    values = checks.unit_interval(confidence_of(points), "the result of confidence_of")
     if len(values) != len(points):
         raise DataError(
             f"confidence_of must return one value per point; got {len(values)} for {len(points)}."
@@ -128,7 +128,7 @@ def draw_confidence_plane(
 ) -> ScalarMappable:
     """Draw a computed grid as bands of a tenth from `low` to 1, and the data by class on top of it."""
     points, labels = plane_points(X), np.asarray(y)
-    _checks.same_length(X=points, y=labels)
+    checks.same_length(X=points, y=labels)
     tenths = np.arange(11) / 10
     levels = np.concatenate([[low], tenths[tenths > low + 0.01]])
     shown = grid.confidence.clip(low, 1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal._binning import Bins, Closed, Strategy
+from selfcal._support.binning import Bins, Closed, Strategy
 from selfcal.metrics import reliability_curve, wilson_interval
 from selfcal.plots._canvas import (
     BLUE,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import _checks
+from selfcal._support import checks
 from selfcal.errors import DataError
 from selfcal.plots._canvas import (
     INK,
@@ -37,7 +37,7 @@ def weight_paths(ax: Axes, iterations: ArrayLike, weights: ArrayLike, misclassif
         weights: Weights, one row per iteration and one column per sample.
         misclassified: Which samples the final model gets wrong.
     """
-    steps, paths = _checks.numbers(iterations, "iterations"), _checks.numbers(weights, "weights")
+    steps, paths = checks.numbers(iterations, "iterations"), checks.numbers(weights, "weights")
     wrong = np.asarray(misclassified, dtype=bool)
     if paths.shape != (len(steps), len(wrong)):
         raise DataError(
@@ -71,9 +71,9 @@ def weight_map(ax: Axes, X: ArrayLike, weights: ArrayLike, misclassified: ArrayL
     Returns:
         What the colour bar shows.
     """
-    points, values = plane_points(X), _checks.numbers(weights, "weights")
+    points, values = plane_points(X), checks.numbers(weights, "weights")
     wrong = np.asarray(misclassified, dtype=bool)
-    _checks.same_length(X=points, weights=values, misclassified=wrong)
+    checks.same_length(X=points, weights=values, misclassified=wrong)
     styles = ((~wrong, "white", 0.3, None), (wrong, RED, 1.1, "misclassified"))
     for group, edge, linewidth, label in styles:
         shown = ax.scatter(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from selfcal import calibrators
-from selfcal._checks import one_of
-from selfcal.interfaces import Calibrator
-from selfcal.recipe import Recipe
+from selfcal._support.checks import one_of
 from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
 from selfcal.recipes.one_level import (
     brier,
@@ -28,6 +26,8 @@ from selfcal.recipes.one_level import (
     with_loss,
 )
 from selfcal.recipes.several_networks import auto, crossfit, ensemble
+from selfcal.training.interfaces import Calibrator
+from selfcal.training.recipe import Recipe
 
 __all__ = [
     "Recipe",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from selfcal import losses
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import Hypergradient, Loss, Objective, OuterModel
 from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
 from selfcal.optimizers import Adam, NormalizedSGD
 from selfcal.outer import GammaNet, SampleWeights, UnitL2
-from selfcal.recipe import Recipe
+from selfcal.training.interfaces import Hypergradient, Loss, Objective, OuterModel
+from selfcal.training.recipe import Recipe
 
 
 def bo4sc(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from selfcal import calibrators, losses
-from selfcal._checks import boolean, one_of
-from selfcal.interfaces import Calibrator, Loss
+from selfcal._support.checks import boolean, one_of
 from selfcal.losses.module import fixed, name_of
-from selfcal.recipe import Recipe
+from selfcal.training.interfaces import Calibrator, Loss
+from selfcal.training.recipe import Recipe
 from selfcal.transforms import Mixup
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from selfcal import losses
-from selfcal._checks import one_of
+from selfcal._support.checks import one_of
+from selfcal.ensembles.folds import CrossFit, SameRows
 from selfcal.hypergradients import OneStep
-from selfcal.interfaces import OuterModel
 from selfcal.objectives import NLL
 from selfcal.optimizers import Adam
 from selfcal.outer import Combined, Gamma, InputNoise, LabelSmoothing, LayerDecay, Temperature, WeightNet
-from selfcal.recipe import Candidate, Recipe
-from selfcal.sharing import CrossFit, SameRows
+from selfcal.training.interfaces import OuterModel
+from selfcal.training.recipe import Candidate, Recipe
 
 
 def crossfit(

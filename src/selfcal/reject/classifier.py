@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from selfcal import _checks
-from selfcal._checks import Float
-from selfcal._inputs import labels
+from selfcal._support import checks
+from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, PromiseWarning
+from selfcal.estimators.inputs import labels
 from selfcal.metrics.intervals import known_level
 from selfcal.reject.rules import Answers, Bool, Costs, rule_for
 
@@ -129,7 +129,7 @@ class SelectiveClassifier(BaseEstimator):
         )
         answers = self._answers(X)
         target = labels(y, len(answers))
-        codes = _checks.label_codes(target, len(answers.classes), answers.classes, name="y")
+        codes = checks.label_codes(target, len(answers.classes), answers.classes, name="y")
         self.threshold_, self.guarantee_ = rule.choose(answers, codes, self.confidence_level)
         self.classes_ = answers.classes
         self._rule = rule

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError
 from selfcal.metrics.intervals import mean_interval
 from selfcal.reject.thresholds import risk_bound, rows_needed, threshold_for_coverage, threshold_for_risk
@@ -80,7 +80,7 @@ class Costs:
 
     def table(self, n_classes: int) -> Float:
         """The cost of each answer (column) for each true class (row)."""
-        cost = _checks.numbers(self.wrong, "costs.wrong")
+        cost = checks.numbers(self.wrong, "costs.wrong")
         if cost.ndim == 0:
             cost = cost * (1.0 - np.eye(n_classes))
         if cost.shape != (n_classes, n_classes) or not np.isfinite(cost).all():
@@ -104,14 +104,14 @@ class Answers:
     @cached_property
     def probs(self) -> Float:
         """The probability of each class."""
-        return _checks.probabilities(self.estimator.predict_proba(self.X), "predict_proba(X)")
+        return checks.probabilities(self.estimator.predict_proba(self.X), "predict_proba(X)")
 
     @cached_property
     def chosen(self) -> Int:
         """The class that the classifier chooses, as a code."""
         if not hasattr(self.estimator, "predict"):
             return self.probs.argmax(axis=1)
-        return _checks.label_codes(
+        return checks.label_codes(
             self.estimator.predict(self.X), len(self.classes), self.classes, name="predict(X)"
         )
 
@@ -119,7 +119,7 @@ class Answers:
     def confidence(self) -> Float:
         """How sure it is of that class."""
         if hasattr(self.estimator, "confidence"):
-            return _checks.unit_interval(self.estimator.confidence(self.X), "confidence(X)")
+            return checks.unit_interval(self.estimator.confidence(self.X), "confidence(X)")
         return self.probs[np.arange(len(self.chosen)), self.chosen]
 
 
@@ -218,7 +218,7 @@ class Chow(Rule):
     costs: Costs
 
     def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
-        abstain = float(_checks.in_range("costs.abstain", self.costs.abstain))
+        abstain = float(checks.in_range("costs.abstain", self.costs.abstain))
         codes, accepted = self.decide(answers, abstain)
         paid = self.costs.table(len(answers.classes))[y, codes]
         mean = mean_interval(np.where(accepted, paid, abstain), level=level)
@@ -263,13 +263,13 @@ def rule_for(
             f"Expected exactly one of {', '.join(aims)}; got {' and '.join(given) or 'none of them'}. "
             "Say what to aim for, such as max_risk=0.05."
         )
-    if _checks.boolean("per_class", per_class) and max_risk is None:
+    if checks.boolean("per_class", per_class) and max_risk is None:
         raise ConfigError(f"per_class=True goes with max_risk; got {given[0]}. Leave per_class out.")
     if max_risk is not None:
         rows_needed(max_risk)
         return MaxRisk(max_risk, bool(per_class))
     if min_coverage is not None:
-        _checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
+        checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
         return MinCoverage(min_coverage)
     if costs is not None:
         if not isinstance(costs, Costs):
@@ -277,7 +277,7 @@ def rule_for(
         return Chow(costs)
     if not isinstance(window, (tuple, list)) or len(window) != 2:
         raise ConfigError(f"window must be two numbers, such as (0.3, 0.7); got {window!r}.")
-    low, high = (float(_checks.in_range(f"window[{i}]", end, 0.0, 1.0)) for i, end in enumerate(window))
+    low, high = (float(checks.in_range(f"window[{i}]", end, 0.0, 1.0)) for i, end in enumerate(window))
     if low >= high:
         raise ConfigError(f"window must run from a smaller to a larger number; got {window!r}. Swap them.")
     return Window(low, high)
@@ -319,5 +319,5 @@ def _percent(share: float, digits: int = 6) -> str:
 
 
 def _listed(classes: NDArray[Any]) -> str:
-    names = ", ".join(repr(_checks.plain(name)) for name in classes[:SHOWN])
+    names = ", ".join(repr(checks.plain(name)) for name in classes[:SHOWN])
     return names + (f" and {len(classes) - SHOWN} more" if len(classes) > SHOWN else "")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, bdtrc, betaincinv
 
-from selfcal import _checks
-from selfcal._checks import Float, Int
+from selfcal._support import checks
+from selfcal._support.checks import Float, Int
 from selfcal.metrics.intervals import known_level
 
 MOST_STARTS = 4
@@ -57,8 +57,8 @@ def threshold_for_risk(
     al., Learn then Test, Ann. Appl. Stat. 19 (2025); Bauer, Multiple Testing in Clinical Trials, Stat. in Medicine 10
     (1991); Wiens, A Fixed Sequence Bonferroni Procedure for Testing Multiple Endpoints, Pharm. Stat. 2 (2003).
     """
-    c, is_wrong = _checks.unit_interval(confidence), _checks.label_codes(wrong, 2, name="wrong")
-    n = _checks.same_length(wrong=is_wrong, confidence=c)
+    c, is_wrong = checks.unit_interval(confidence), checks.label_codes(wrong, 2, name="wrong")
+    n = checks.same_length(wrong=is_wrong, confidence=c)
     starts, share = _starts(n, max_risk, level)
     if starts[0] > n:
         return math.inf
@@ -103,8 +103,8 @@ def threshold_for_coverage(confidence: ArrayLike, *, min_coverage: float, level:
     Reference: Wilks, Determination of Sample Sizes for Setting Tolerance Limits, Ann. Math. Stat. 12 (1941).
     """
     known_level(level)
-    _checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
-    c = _checks.unit_interval(confidence)
+    checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
+    c = checks.unit_interval(confidence)
     n = len(c)
     enough = np.flatnonzero(bdtrc(np.arange(n), n, min_coverage) <= 1 - level)
     return float(np.sort(c)[n - 1 - enough[0]]) if len(enough) else 0.0
@@ -124,7 +124,7 @@ def rows_needed(max_risk: float, level: float = 0.95) -> int:
     (59, 299, 2995)
     """
     known_level(level)
-    _checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
+    checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
     return max(1, math.ceil(math.log(1 - level) / math.log1p(-max_risk)))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from selfcal import metrics
-from selfcal._checks import Float, Int
-from selfcal.predictions import Predictions
+from selfcal._support.checks import Float, Int
+from selfcal.reporting.predictions import Predictions
 
 FULL_MATRIX_CLASSES = 10
 PAIRS_SHOWN = 10

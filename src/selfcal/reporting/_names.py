@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from selfcal._checks import plain
+from selfcal._support.checks import plain
 
 LONGEST = 80
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]+")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from selfcal import metrics
-from selfcal._binning import Bins, Chunk, bins_from_sums, chunk_sums
-from selfcal._checks import Float, Int
-from selfcal.predictions import Predictions
+from selfcal._support.binning import Bins, Chunk, bins_from_sums, chunk_sums
+from selfcal._support.checks import Float, Int
+from selfcal.reporting.predictions import Predictions
 
 ENOUGH_ROWS = 30
 """Fewer rows than this carry no sentence of their own."""

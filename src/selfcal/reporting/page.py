@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from selfcal._files import write_together
+from selfcal._support.files import write_together
 from selfcal.errors import ConfigError
-from selfcal.predictions import Predictions
 from selfcal.reporting._explorer import FULL_MATRIX_CLASSES, PAIRS_SHOWN
 from selfcal.reporting._names import shown
 from selfcal.reporting._verdict import JUDGEMENTS, percent_range
 from selfcal.reporting.card import model_card
+from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from selfcal.label_audit import LabelAudit
+    from selfcal.label_noise.audit import LabelAudit
 
 JSON = partial(json.dumps, allow_nan=False)
 
@@ -115,7 +115,7 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("selfcal"),
+        loader=PackageLoader("selfcal.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -124,7 +124,8 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
     environment.filters |= {"percent": percent, "number": number}
     environment.globals |= {"percent_range": percent_range, "judgements": JUDGEMENTS}
     style, script = (
-        files("selfcal").joinpath("templates", name).read_text() for name in ("report.css", "report.js")
+        files("selfcal.reporting").joinpath("templates", name).read_text()
+        for name in ("report.css", "report.js")
     )
     return environment.get_template("report.html.j2").render(
         numbers,

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from selfcal import __version__, _checks, metrics
-from selfcal._binning import Bins
+from selfcal import __version__, metrics
+from selfcal._support import checks
+from selfcal._support.binning import Bins
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import values_per_row
 from selfcal.metrics.intervals import ROW_SCORES
-from selfcal.predictions import Predictions
 from selfcal.reporting import _explorer, _verdict
 from selfcal.reporting._names import shown, shown_apart
+from selfcal.reporting.predictions import Predictions
 
 if TYPE_CHECKING:
-    from selfcal.label_audit import LabelAudit
+    from selfcal.label_noise.audit import LabelAudit
 
 FORMAT = 1
 LABELS_SHOWN = 50
@@ -67,7 +68,7 @@ def summarise(
     if len(names) != k:
         raise DataError(f"classes must name the {k} columns of the probabilities; got {len(names)} names.")
     if row_names is not None:
-        _checks.same_length(row_names=row_names, predictions=first.y)
+        checks.same_length(row_names=row_names, predictions=first.y)
     if not 0 < level < 1:
         raise ConfigError(f"level must be a share between 0 and 1, such as 0.95; got {level!r}.")
     draws = {"n_bins": n_bins, "n_resamples": n_resamples, "seed": seed}

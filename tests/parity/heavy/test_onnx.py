@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 from torch import nn
 
-from selfcal.export import to_onnx
 from selfcal.models import FOR_TABLES
-from selfcal.table_model import TableModel
+from selfcal.storage.export import to_onnx
+from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
-from tests.test_export import FORMULAS, NEW, Y, fitted
+from tests.storage.test_export import FORMULAS, NEW, Y, fitted
 
 
 def answers(path, X):

@@ -1,0 +1,166 @@
+"""Independent units of work over processes, with every finished one kept on disk."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import operator
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from selfcal._support.files import write_atomically
+from selfcal._support.progress import progress_bar
+from selfcal._support.signals import starting_workers
+from selfcal.errors import ConfigError, DataError
+
+Row = dict[str, Any]
+Unit = tuple[Any, ...]
+"""What names a piece of work: a data set and a seed, say."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of numbers, kept in one JSON file; a unit's rows are all there or not at all."""
+
+    path: Path
+    settings: Mapping[str, Any]
+
+    def rows(self) -> list[Row]:
+        """The rows so far; none if there is no file yet."""
+        if not self.path.exists():
+            return []
+        try:
+            kept = json.loads(self.path.read_text())
+            settings, rows = kept["settings"], kept["rows"]
+        except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+            raise DataError(
+                f"{self.path} is not a results file ({error}). Move it away to start anew."
+            ) from None
+        asked = json.loads(json.dumps(self.settings))
+        if settings != asked:
+            differing = sorted(k for k in {*settings, *asked} if settings.get(k) != asked.get(k))
+            raise ConfigError(
+                f"{self.path} holds results of other settings ({', '.join(differing)}). "
+                "Choose another --out folder, or remove this one to start anew."
+            )
+        return list(rows)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Replace the file."""
+        content = {"settings": self.settings, "rows": list(rows)}
+        write_atomically(self.path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def run_units(
+    work: Callable[[Unit], list[Row]],
+    units: Sequence[Unit],
+    results: Results,
+    *,
+    jobs: int,
+    title: str,
+    key: Sequence[str] = ("dataset", "seed"),
+) -> list[Row]:
+    """Run what is not yet in `results`, in `jobs` processes, and return all rows in the units' order.
+
+    A row says which unit it belongs to by its values of `key`.
+    """
+    rows = results.rows()
+    unit_of = operator.itemgetter(*key)
+    done = {unit_of(row) for row in rows}
+    todo = [unit for unit in units if unit not in done]
+    if todo:
+        results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
+        started = time.perf_counter()
+        with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
+            advance(len(units) - len(todo))
+            try:
+                with starting_workers():
+                    futures = {pool.submit(work, unit): unit for unit in todo}
+                for count, future in enumerate(as_completed(futures), start=1):
+                    rows += future.result()
+                    results.write(rows)
+                    name = ", ".join(map(str, futures[future]))
+                    left = (time.perf_counter() - started) / count * (len(todo) - count)
+                    advance(len(units) - len(todo) + count, name)
+                    if not sys.stderr.isatty():
+                        at = len(units) - len(todo) + count
+                        line = f"[{at}/{len(units)}] {name}; about {left / 60:.0f} min left"
+                        print(line, file=sys.stderr, flush=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in multiprocessing.active_children():
+                    worker.terminate()  # an interrupted user does not want to wait for half-done units
+                raise
+    place = {unit: i for i, unit in enumerate(units)}
+    wanted = [row for row in rows if unit_of(row) in place]
+    return sorted(wanted, key=lambda row: place[unit_of(row)])
+
+
+def run_all_units(
+    work: Callable[[Unit], list[Row]],
+    units: Sequence[Unit],
+    results: Results,
+    *,
+    jobs: int,
+    title: str,
+    key: Sequence[str],
+) -> list[Row]:
+    """Like `run_units`, but a unit that takes its process down becomes a row that says so in `failed`."""
+
+    def run(some: Sequence[Unit], jobs: int) -> list[Row]:
+        return run_units(work, some, results, jobs=jobs, title=title, key=key)
+
+    try:
+        return run(units, jobs)
+    except BrokenProcessPool:  # alone, the one that died harms no other
+        for unit in units:
+            try:
+                run([unit], 1)
+            except BrokenProcessPool:
+                died = {"failed": "The process died, perhaps for want of memory."}
+                results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
+        return run(units, 1)
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    _start_tracker()
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker)
+
+
+def _start_tracker() -> None:
+    """Start the process that frees what workers leave behind; it is not to warn of one stopped while it loads."""
+    before = os.environ.get("PYTHONWARNINGS")
+    quiet = "ignore:resource_tracker:UserWarning"
+    os.environ["PYTHONWARNINGS"] = quiet if not before else f"{before},{quiet}"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
+
+
+def _prepare_worker() -> None:
+    torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,187 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from selfcal import __version__
+from selfcal._support.signals import run_command
+from selfcal.commands._outputs import Force, check_results_folder, results_folder
+from selfcal.commands._shared import say, warnings_as_notes
+from selfcal.commands.calibrate import calibrate
+from selfcal.commands.compare import compare, tune
+from selfcal.commands.doctor import doctor
+from selfcal.commands.evaluate import evaluate
+from selfcal.commands.export import export
+from selfcal.commands.fit import fit
+from selfcal.commands.inspect import inspect
+from selfcal.commands.predict import predict
+from selfcal.commands.report import report
+from selfcal.errors import Interrupted, SelfcalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class _Commands(TyperGroup):
+    """Turns our own errors into one line and an exit code; anything else is a bug and keeps its traceback."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take --debug wherever it stands: who needs it has just seen an error and goes on at the end of the line."""
+        others = [word for word in args if word != "--debug"]
+        return super().parse_args(ctx, ["--debug"] * (len(others) < len(args)) + others)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            with warnings_as_notes():
+                return super().invoke(ctx)
+        except SelfcalError as error:
+            if ctx.params.get("debug"):
+                raise
+            say(str(error) if isinstance(error, Interrupted) else f"error: {error}", err=True)
+            raise typer.Exit(error.exit_code) from None
+        except KeyboardInterrupt:
+            say("Stopped by SIGINT.", err=True)
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Train neural-network classifiers whose confidence means what it says.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+reproduce = typer.Typer(
+    help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
+)
+for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, export, doctor):
+    app.command()(command)
+app.add_typer(reproduce, name="reproduce")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", metavar="", callback=_show_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", metavar="", help="Show the traceback of an error.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
+    force: Force = False,
+) -> None:
+    """Train four methods on the Blobs 1.7 data, compare them, and write a report page."""
+    from selfcal.experiments.demo import run_demo
+
+    check_results_folder(out, results=None, force=force)
+    methods, page = run_demo(out)
+    _print_scores(methods)
+    typer.echo(f"Report: {page}")
+
+
+@reproduce.command("bo4sc")
+def reproduce_bo4sc(
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 10,
+    datasets: Annotated[
+        str | None,
+        typer.Option(help="Names of data sets, separated by commas, e.g. blobs-1.7,bac. Default: all."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = os.cpu_count() or 1,
+) -> None:
+    """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
+    from selfcal.experiments import bo4sc
+
+    only = [name.strip() for name in datasets.split(",")] if datasets else None
+    with results_folder(out):
+        bo4sc.reproduce(out, seeds=seeds, only=only, jobs=jobs)
+    typer.echo((out / "table.md").read_text())
+    typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
+
+
+Out = Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")]
+DataDir = Annotated[Path, typer.Option(help="Folder with the image files; nothing is downloaded.")]
+ProfileName = Annotated[
+    str,
+    typer.Option("--profile", help="small: two cores, under 40 minutes. paper: the full setting, on a GPU."),
+]
+Images = Annotated[
+    str | None, typer.Option("--dataset", help="Other images, such as cifar10-small or cifar100.")
+]
+Seeds = Annotated[
+    int | None, typer.Option("--seeds", min=1, help="How many seeds; by default the profile's.")
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
+CORES = os.cpu_count() or 1
+LongRun = Annotated[
+    bool, typer.Option("--long-run", metavar="", help="Start the full setting without a GPU, too.")
+]
+
+
+def _image_command(paper: str, summary: str) -> None:
+    @reproduce.command(paper, help=summary)
+    def command(
+        *,
+        out: Out,
+        data_dir: DataDir,
+        profile: ProfileName = "small",
+        dataset: Images = None,
+        seeds: Seeds = None,
+        jobs: Jobs = CORES,
+        long_run: LongRun = False,
+    ) -> None:
+        from selfcal.experiments import images
+
+        size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
+        with results_folder(out):
+            typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
+            images.reproduce(paper, size, data_dir, out, jobs=jobs)
+        typer.echo((out / "table.md").read_text())
+        typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
+
+
+_image_command(
+    "meta-regularization",
+    "Tables and figures of the meta-regularisation paper: γ-Net, SECE and ten baselines.",
+)
+_image_command("loss-functions", "ECE by epoch of four losses on three networks.")
+
+
+def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Blobs 1.7: 700 training rows, 300 validation rows, 1,000 test rows")
+    table.add_column("method")
+    for name in next(iter(methods.values())):
+        table.add_column(name.replace("_", " "), justify="right")
+    for label, scores in methods.items():
+        table.add_row(Text(label), *(f"{value:.4f}" for value in scores.values()))
+    Console().print(table)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `selfcal` command."""
+    run_command(lambda: app(arguments))

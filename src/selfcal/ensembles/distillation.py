@@ -1,0 +1,87 @@
+"""One network that learns to say what many say together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selfcal import losses
+from selfcal.training.batches import TensorBatches
+from selfcal.training.engine import TrainingResult, train
+from selfcal.training.interfaces import BatchTransform, OptimizerRule, Share
+from selfcal.training.problem import forward_in_blocks
+from selfcal.training.recipe import Recipe
+from selfcal.training.types import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher(BatchTransform):
+    """Tells the loss what a teacher says about each row.
+
+    Args:
+        probs: The teacher's probabilities, one row for each training row.
+
+    Example:
+        >>> teacher = Teacher(torch.tensor([[0.9, 0.1], [0.3, 0.7]]))
+        >>> teacher(Batch(torch.zeros(1, 2), torch.tensor([0]), index=torch.tensor([1]))).hyper
+        {'teacher': tensor([[0.3000, 0.7000]])}
+    """
+
+    probs: Tensor
+    provides = frozenset({"teacher"})
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The same rows, with the teacher's word."""
+        assert batch.index is not None
+        return replace(batch, hyper=batch.hyper | {"teacher": self.probs.to(batch.x)[batch.index]})
+
+    def __repr__(self) -> str:
+        """Its size alone: a checkpoint knows the run by the data it has beside it."""
+        return f"Teacher({tuple(self.probs.shape)})"
+
+
+def distil(
+    student: nn.Module,
+    teacher: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    share: Share,
+    *,
+    optimizer: OptimizerRule,
+    batch_size: int | None,
+    max_epochs: int,
+    **settings: Any,
+) -> TrainingResult:
+    """Train a network on what another says about its rows, until its log loss on the held-out rows is lowest.
+
+    Args:
+        student: The network to train.
+        teacher: The network to learn from.
+        x: All rows.
+        y: Their label codes, which decide when to stop.
+        share: The rows to train on, and those to hold out.
+        optimizer: The optimiser rule.
+        batch_size: Rows per step.
+        max_epochs: Passes at most.
+        **settings: Further arguments of `train`.
+
+    Reference:
+        Hinton, Vinyals and Dean, Distilling the knowledge in a neural network, 2015.
+    """
+    own, held_out = (torch.from_numpy(np.asarray(rows)) for rows in share)
+    said = forward_in_blocks(teacher, x[own]).softmax(dim=1)
+    recipe = Recipe(name="distilled", loss=losses.soft_cross_entropy, transform=Teacher(said))
+    batches = TensorBatches(x[own], y[own], batch_size=batch_size, seed=int(settings.get("seed", 0)))
+    return train(
+        student,
+        batches,
+        selection_data=TensorBatches(x[held_out], y[held_out], batch_size=batch_size),
+        recipe=recipe,
+        optimizer=optimizer,
+        max_steps=max_epochs * len(batches),
+        **settings,
+    )

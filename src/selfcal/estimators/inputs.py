@@ -1,0 +1,296 @@
+"""Tables and labels as estimators receive them: scikit-learn's rules, with errors that name the place."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import reprlib
+import warnings
+from numbers import Number
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import validate_data
+
+from selfcal._support.checks import DECIMALS, Float, Int, label_codes, numbers, plain, same_length
+from selfcal.errors import ConfigError, DataError, DataTypeError
+from selfcal.tabular.copies import find_copies
+
+
+def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: str = "X") -> Float:
+    """Return `X` as a finite float64 table; `reset` when fitting, to remember its width and column names."""
+    values = numbers(X, name) if isinstance(X, np.ma.MaskedArray) else X
+    try:
+        # dtype=None: a conversion here would take dates for numbers and not say which cell failed
+        raw = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
+    except (TypeError, ValueError, RuntimeError) as error:
+        _explain(estimator, X, name, error)
+    table = _as_numbers(estimator, raw, name)
+    wrong = ~np.isfinite(table)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        value = "NaN" if np.isnan(table[row, column]) else "infinity"
+        raise DataError(
+            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} ({int(wrong.sum())} such "
+            "cells, NaN or infinity). Impute or drop them first, for instance with sklearn.impute.SimpleImputer."
+        )
+    return table
+
+
+def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]:
+    """Return `y` as a vector of discrete labels, one for each row."""
+    if y is None:
+        raise DataError(
+            "This classifier requires y to be passed, but the target y is None. Pass the labels as y."
+        )
+    try:
+        target = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise DataError(
+            f"{name} must be a vector with one label per row; {str(error).splitlines()[0]} If it has one column "
+            f"per class, pass {name}.argmax(axis=1)."
+        ) from None
+    same_length(**{name.replace("y", "X"): range(n_rows), name: target})
+    missing = _missing(target)
+    if isinstance(y, np.ma.MaskedArray):
+        missing |= np.ma.getmaskarray(y).ravel()
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise DataError(
+            f"{name} must hold a label in every row; row {row} is {plain(target[row])!r} (None, NaN, infinity "
+            f"and masked count as missing; {int(missing.sum())} such rows). Drop the rows without a label."
+        )
+    if target.dtype.kind == "O":
+        target = _one_kind(target, name)
+    try:
+        kind = type_of_target(target)
+    except (TypeError, ValueError) as error:
+        raise DataTypeError(f"{name} must hold strings, integers or booleans: {error}") from None
+    if kind not in ("binary", "multiclass"):
+        row = int(np.argmax(target != np.round(target))) if target.dtype.kind == "f" else 0
+        raise DataError(
+            f"Unknown label type: {kind}. {name} must hold discrete classes, strings, integers or booleans; "
+            f"row {row} is {plain(target[row])!r}. Cut a continuous target into classes first."
+        )
+    return target
+
+
+def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
+    """Return the distinct classes and each row's class as a code 0..k-1."""
+    classes, codes = np.unique(target, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(
+            f"y must hold at least two classes; every row is {plain(classes[0])!r}, one class only. "
+            "Check that the label column is the right one."
+        )
+    if len(classes) > DECIMALS and classes.dtype.kind in "UO":
+        decimals = [label for label in classes if _has_decimals(label)]
+        if len(decimals) > DECIMALS:
+            raise DataError(
+                f"y must hold classes; it holds {len(decimals):,} distinct numbers such as {decimals[0]!r} and "
+                "looks continuous. Cut them into classes first, or give each a name that is not a number."
+            )
+    return classes, codes.astype(np.int64)
+
+
+def fingerprint(*arrays: NDArray[Any] | None) -> str:
+    """A hash that tells one set of data from another: of types, shapes and values, in the order given."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is not None:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    return digest.hexdigest()
+
+
+def counted_rows(codes: Int, weight: Float | None) -> Int:
+    """Return the rows whose weight is not zero; at least two classes must be among them."""
+    if weight is None:
+        return np.arange(len(codes))
+    counted = np.flatnonzero(weight)
+    if np.all(codes[counted] == codes[counted[0]]):
+        raise DataError(
+            "sample_weight must leave at least two classes; every row whose weight is not zero is of one class, "
+            f"that of row {counted[0]}. Give weight to rows of another class."
+        )
+    return counted
+
+
+def group_numbers(groups: ArrayLike, n_rows: int, *, name: str = "groups") -> Int:
+    """Return the number of each row's group; a row whose value is missing is a group of its own."""
+    values = np.asarray(groups)
+    if values.shape != (n_rows,):
+        raise DataError(
+            f"{name} must hold one value for each of the {n_rows} rows; got shape {values.shape}."
+        )
+    missing = _missing(values)
+    numbers = np.empty(n_rows, dtype=np.int64)
+    try:
+        present, numbers[~missing] = np.unique(values[~missing], return_inverse=True)
+    except TypeError:
+        raise DataTypeError(
+            f"{name} must hold values of one kind, such as all numbers or all text. Try {name}.astype(str)."
+        ) from None
+    numbers[missing] = len(present) + np.arange(missing.sum())
+    return numbers
+
+
+def row_groups(estimator: BaseEstimator, table: Float, rows: Int, groups: ArrayLike | None) -> Int:
+    """Return the number of each row's group; by default copies among `rows` are a group, with a warning."""
+    if groups is not None:
+        return group_numbers(groups, len(table))
+    found = find_copies(table[rows], names=getattr(estimator, "feature_names_in_", None))
+    for note in found.notes:
+        warnings.warn(note, stacklevel=4)  # the caller of `fit`
+    numbers = np.full(len(table), -1)
+    numbers[rows] = found.groups
+    return numbers
+
+
+class Validation(NamedTuple):
+    """Validation rows with their label codes and groups."""
+
+    table: Float
+    codes: Int
+    groups: Int
+
+
+def validation_rows(
+    estimator: BaseEstimator,
+    classes: NDArray[Any],
+    X_val: ArrayLike | None,
+    y_val: ArrayLike | None,
+    groups_val: ArrayLike | None,
+) -> Validation | None:
+    """Return the validation rows, if there are any; copies among them are one group unless groups are given."""
+    given = {"X_val": X_val, "y_val": y_val, "groups_val": groups_val}
+    names = [name for name, value in given.items() if value is not None]
+    if not names:
+        return None
+    if X_val is None or y_val is None:
+        missing = "X_val" if X_val is None else "y_val"
+        raise ConfigError(f"X_val and y_val go together; got {' and '.join(names)} without {missing}.")
+    table = feature_table(estimator, X_val, reset=False, name="X_val")
+    codes = label_codes(labels(y_val, len(table), name="y_val"), len(classes), classes, name="y_val")
+    if groups_val is None:
+        return Validation(table, codes, find_copies(table).groups)
+    return Validation(table, codes, group_numbers(groups_val, len(table), name="groups_val"))
+
+
+def cell(estimator: BaseEstimator, row: int, column: int) -> str:
+    """Say where a cell is, with the name of its column if the estimator knows one."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
+
+
+def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float:
+    if raw.dtype.kind in "mMV":
+        remedy = f"Turn dates into days first: ({name} - {name}.min()) / np.timedelta64(1, 'D')."
+        if raw.dtype.kind == "V":
+            remedy = "Give each field a column of its own."
+        raise DataTypeError(f"{name} must hold numbers; got {raw.dtype}. {remedy}")
+    try:
+        return raw.astype(np.float64, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        _name_the_cell(estimator, raw, name)
+        raise
+
+
+def _name_the_cell(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> None:
+    """Raise an error that names the first cell that is no number, if there is one."""
+    for column, values in enumerate(raw.T):
+        try:
+            values.astype(np.float64)  # much faster than cell by cell
+        except (TypeError, ValueError, OverflowError):
+            for row, value in enumerate(values):
+                _check_number(value, f"{name} must hold numbers; {cell(estimator, row, column)}")
+
+
+def _check_number(value: Any, place: str) -> None:
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError) as reason:
+        remedy = "Convert the column to numbers, or leave it out."
+        if isinstance(value, str):
+            remedy = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder."
+        raise (DataTypeError if isinstance(reason, TypeError) else DataError)(
+            f"{place} is {reprlib.repr(plain(value))} ({reason}). {remedy}"
+        ) from None
+
+
+def _explain(estimator: BaseEstimator, X: ArrayLike, name: str, error: Exception) -> NoReturn:
+    """Raise scikit-learn's error as ours, in our words if `X` is no table at all."""
+    table = f"{name} must be a table of numbers of shape (rows, columns)"
+    try:
+        cells = np.asarray(X, dtype=object)
+    except (ValueError, RuntimeError):  # lists that do not fit together; a tensor that has a gradient
+        raise DataError(f"{table}. {error}") from None
+    if cells.ndim == 2 and isinstance(error, TypeError):  # columns of kinds that have no kind in common
+        _name_the_cell(estimator, cells, name)
+    if hasattr(X, "toarray") or cells.ndim == 2:
+        said = ("" if name == "X" else f"{name}: ") + str(error).split("\n[")[0]  # without the whole array
+        raise (DataTypeError if isinstance(error, TypeError) else DataError)(said) from None
+    if cells.ndim == 0:
+        raise DataTypeError(
+            f"{table}, such as a NumPy array or a data frame; got a {type(X).__name__}."
+        ) from None
+    if cells.ndim > 2:
+        remedy = f"Try {name}.reshape(len({name}), -1)."
+    elif len({len(row) for row in cells if isinstance(row, (list, tuple))}) > 1:
+        remedy = "Its rows have different lengths; make them equal."
+    else:
+        remedy = (
+            f"Reshape your data: {name}.reshape(-1, 1) makes it one column, {name}.reshape(1, -1) one row."
+        )
+    raise DataError(f"{table}; got shape {cells.shape}. {remedy}") from None
+
+
+def _missing(target: NDArray[Any]) -> NDArray[np.bool_]:
+    if target.dtype.kind == "f":
+        return ~np.isfinite(target)
+    if target.dtype.kind in "mM":
+        return np.isnat(target)
+    if target.dtype.kind != "O":
+        return np.zeros(len(target), dtype=bool)
+    return np.array([_is_missing(v) for v in target], dtype=bool)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        if value is None or (isinstance(value, float) and math.isinf(value)):
+            return True
+        return bool(value != value)  # noqa: PLR0124 # as NaN and NaT do
+    except TypeError:  # pandas.NA is neither equal nor unequal to itself
+        return True
+    except ValueError:  # an array has no single answer; it is no label either, which is said elsewhere
+        return False
+
+
+def _one_kind(target: NDArray[Any], name: str) -> NDArray[Any]:
+    """Return labels in an object array as what they all are."""
+    kinds = sorted({_kind(v) for v in target})
+    if len(kinds) > 1:
+        raise DataError(
+            f"{name} must hold labels of one kind; got {' and '.join(kinds)} mixed. "
+            f"Convert them first, for instance with {name}.astype(str)."
+        )
+    return np.array(target.tolist()) if kinds[0] in ("bool", "number") else target
+
+
+def _has_decimals(label: Any) -> bool:
+    try:
+        return float(label) % 1 > 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, Number):
+        return "number"
+    return "str" if isinstance(value, str) else type(value).__name__

@@ -1,0 +1,67 @@
+"""Columns of about unit size, whatever their units are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from selfcal._support.checks import Float
+from selfcal.errors import DataError
+from selfcal.estimators.inputs import cell
+
+FARTHEST = 1e18
+"""How large a scaled value may be; beyond it, single precision could overflow inside the network."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What is taken from each column, and what it is then divided by.
+
+    Example:
+        >>> Scaling.of(np.array([[1.0, 7.0], [3.0, 7.0]]))
+        Scaling(mean=array([2., 7.]), scale=array([1., 1.]))
+    """
+
+    mean: Float
+    scale: Float
+
+    @classmethod
+    def of(cls, table: Float, weight: Float | None = None) -> Self:
+        """By the mean and the standard deviation; a column that is constant is centred only."""
+        size = np.abs(table).max(axis=0)
+        size[size == 0] = 1.0
+        share = table / size  # the squares of very large or very small numbers are out of range
+        mean = np.average(share, axis=0, weights=weight)
+        spread = np.sqrt(np.average((share - mean) ** 2, axis=0, weights=weight))
+        varies = spread > 10 * np.finfo(float).eps * np.abs(mean)
+        return cls(mean * size, np.where(varies, spread * size, 1.0))
+
+    @classmethod
+    def none(cls, n_columns: int) -> Self:
+        """Leave everything as it is."""
+        return cls(np.zeros(n_columns), np.ones(n_columns))
+
+    def tensor(self, table: Float, estimator: BaseEstimator, *, limit: str, name: str = "X") -> Tensor:
+        """The scaled table in single precision.
+
+        Args:
+            table: One row per sample.
+            estimator: Knows the names of the columns.
+            limit: What a cell must lie within, in words.
+            name: What errors call the table.
+        """
+        with np.errstate(over="ignore"):
+            scaled = (table - self.mean) / self.scale
+        far = np.abs(scaled) > FARTHEST
+        if far.any():
+            row, column = np.argwhere(far)[0]
+            raise DataError(
+                f"{name} must lie {limit}; {cell(estimator, row, column)} is {table[row, column]:g} "
+                f"({int(far.sum())} such cells). Clip or drop them."
+            )
+        return torch.from_numpy(scaled.astype(np.float32))

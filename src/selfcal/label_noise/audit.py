@@ -1,0 +1,217 @@
+"""Which labels look wrong, from predictions that were made without them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import isotonic_regression
+from scipy.special import expit, logit
+
+from selfcal._support.checks import (
+    Float,
+    Int,
+    in_range,
+    label_codes,
+    numbers,
+    plain,
+    probabilities,
+    same_length,
+)
+from selfcal.errors import DataError
+from selfcal.label_noise.transition import explained, transition_matrix
+
+BINS = 20
+SMALLEST = 1e-12
+
+
+@dataclass(frozen=True)
+class LabelAudit:
+    """Rows by how likely their label is wrong, and those worth a look.
+
+    Attributes:
+        ranking: All rows, most suspicious first.
+        suspicion: For each row, the estimated probability that its label is wrong.
+        flagged: The longest start of the ranking that keeps the promised share of false alarms, of rows whose
+            label is likelier wrong than right.
+        given: The given class of each row, as a code.
+        suggested: The likeliest true class of each row, the given label counted in.
+        noise_rate: The estimated share of wrong labels.
+        false_alarms: The share of false alarms that was allowed.
+        expected_false_alarms: The share of false alarms expected among the flagged rows.
+        transition: `transition[i, j]` is the estimated probability that class i is labelled j.
+        classes: The label of each class.
+    """
+
+    ranking: Int
+    suspicion: Float
+    flagged: Int
+    given: Int
+    suggested: Int
+    noise_rate: float
+    false_alarms: float
+    expected_false_alarms: float
+    transition: Float
+    classes: NDArray[Any]
+
+    def rows(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The flagged rows for a table, most suspicious first."""
+        return [
+            {
+                "row": row,
+                "given": plain(self.classes[self.given[row]]),
+                "suggested": plain(self.classes[self.suggested[row]]),
+                "suspicion": float(self.suspicion[row]),
+            }
+            for row in self.flagged[:limit].tolist()
+        ]
+
+    def to_dict(self, limit: int | None = None) -> dict[str, Any]:
+        """The audit as plain Python, ready for JSON if the class labels are; `limit` shortens the rows."""
+        return {
+            "audited": len(self.ranking),
+            "noise_rate": self.noise_rate,
+            "flagged": len(self.flagged),
+            "false_alarms": self.false_alarms,
+            "expected_false_alarms": self.expected_false_alarms,
+            "rows": self.rows(limit),
+        }
+
+    def __str__(self) -> str:
+        n, found = len(self.ranking), len(self.flagged)
+        start = f"About {self.noise_rate:.1%} of {n:,} labels look wrong; "
+        if not found:
+            return start + f"none can be named with at most {self.false_alarms:.0%} false alarms."
+        return start + (
+            f"{found:,} row{'s are' if found > 1 else ' is'} flagged, of which about "
+            f"{self.expected_false_alarms:.1%} are expected to be false alarms."
+        )
+
+
+def audit_labels(
+    probs: ArrayLike,
+    y: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    false_alarms: float = 0.1,
+) -> LabelAudit:
+    """Estimate for each row how likely its label is wrong, from out-of-fold probabilities.
+
+    The probabilities foretell the given labels, wrong ones included. With p* for the true class and
+    T[i, j] = P(given j | true i),
+
+        P(given j | x) = Σ_i p*_i(x) T[i, j],    suspicion = 1 - T[y, y] p*_y(x) / P(given y | x).
+
+    T is read off where a class is least likely: the share of rows that bear its label all the same. So overlap of
+    the classes is no noise as long as some rows are clear. Where none is, or where the model is too weak to see it,
+    overlap and noise look alike, and more of the flagged rows can be false alarms than was promised.
+
+    Args:
+        probs: Out-of-fold probabilities of shape (n, C): no row may have been seen by the model that predicts it.
+        y: The given labels: codes, or names if `classes` is given.
+        classes: The label of each column.
+        weights: Learned sample weights, lower for what looks wrong; NaN where there is none. They shift the
+            suspicion as far as they agree with it, by half, since both come from the same data.
+        false_alarms: The largest expected share of right labels among the flagged rows.
+
+    Returns:
+        A `LabelAudit`.
+
+    Example:
+        >>> from selfcal.datasets import Blobs
+        >>> X, y = Blobs(std=1.3).sample(1000, seed=0)
+        >>> given = y.copy()
+        >>> given[:100] = (y[:100] + np.arange(100) % 4 + 1) % 5
+        >>> audit = audit_labels(0.875 * Blobs(std=1.3).posterior(X) + 0.025, given)
+        >>> round(audit.noise_rate, 2), len(audit.flagged), int((audit.flagged < 100).sum())
+        (0.1, 101, 94)
+
+    Reference:
+        Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), for the transition matrix
+        read at clear rows; Efron, Large-scale inference (2010), for the local false discovery rate; Northcutt et
+        al., Confident learning (JAIR 2021), for finding label errors from out-of-fold predictions.
+    """
+    p = probabilities(probs)
+    n, k = p.shape
+    given = label_codes(y, k, classes, name="y")
+    same_length(y=given, probs=p)
+    in_range("false_alarms", false_alarms, 0.0, 1.0)
+    p = np.clip(p, SMALLEST, None)
+    p /= p.sum(axis=1, keepdims=True)
+    T = transition_matrix(p, given)
+    true = explained(p, given, T)
+    own = np.arange(n), given
+    says = true @ T
+    doubt = np.clip(1 - true * np.diag(T) / says, 0.0, 1.0)
+    suspicion = _tempered(doubt, says, given)
+    if weights is not None:
+        suspicion = _weighed(suspicion, _checked_weights(weights, n))
+    ranking = np.lexsort((p[own], -doubt[own], -suspicion))
+    expected = np.cumsum(1 - suspicion[ranking]) / np.arange(1, n + 1)
+    likelier_wrong = suspicion[ranking] >= 0.5  # a promise kept with room to spare is not to be used up
+    found = int(np.count_nonzero(likelier_wrong & (expected <= false_alarms)))
+    return LabelAudit(
+        ranking=ranking,
+        suspicion=suspicion,
+        flagged=ranking[:found],
+        given=given,
+        suggested=(true * T[:, given].T).argmax(axis=1),
+        noise_rate=float(suspicion.mean()),
+        false_alarms=float(false_alarms),
+        expected_false_alarms=float(expected[found - 1]) if found else 0.0,
+        transition=T,
+        classes=np.arange(k) if classes is None else np.asarray(classes),
+    )
+
+
+def _tempered(doubt: Float, says: Float, given: Int) -> Float:
+    """The suspicion of each row, less where labels that look wrong are more frequent than the model foretells.
+
+    What is too many is right labels of rows that the model misjudges; only more than a standard error counts.
+    """
+    suspicion = doubt[np.arange(len(given)), given]
+    edges = np.unique(np.quantile(suspicion, np.arange(1, BINS) / BINS))
+    place = np.searchsorted(edges, suspicion, side="right")
+    foretold = np.bincount(
+        np.searchsorted(edges, doubt.ravel(), side="right"), weights=says.ravel(), minlength=len(edges) + 1
+    )
+    seen = np.bincount(place, minlength=len(edges) + 1)
+    at_least = np.maximum(seen - np.sqrt(seen), foretold)
+    kept = np.divide(foretold, at_least, out=np.ones_like(foretold), where=at_least > 0)
+    order = np.argsort(suspicion, kind="stable")
+    tempered = np.empty_like(suspicion)
+    tempered[order] = isotonic_regression((suspicion * kept[place])[order]).x
+    return tempered
+
+
+def _weighed(suspicion: Float, weights: Float) -> Float:
+    """Move the log odds by half of what the weight says about them, and the mean not at all."""
+    known = np.isfinite(weights)
+    if not known.any():
+        return suspicion
+    safe = np.clip(suspicion, SMALLEST, 1 - SMALLEST)
+    _, place, count = np.unique(weights[known], return_inverse=True, return_counts=True)
+    mean = np.bincount(place, weights=safe[known]) / count
+    says = np.clip(isotonic_regression(mean, weights=count, increasing=False).x, 1e-3, 1 - 1e-3)
+    moved = logit(safe)
+    moved[known] += (logit(says) - logit(np.clip(safe[known].mean(), 1e-3, 1 - 1e-3)))[place] / 2
+    low, high = -20.0, 20.0
+    for _ in range(50):
+        shift = (low + high) / 2
+        low, high = (shift, high) if expit(moved + shift).mean() < safe.mean() else (low, shift)
+    return expit(moved + shift)
+
+
+def _checked_weights(weights: ArrayLike, n: int) -> Float:
+    w = numbers(weights, "weights")
+    if w.shape != (n,):
+        raise DataError(f"weights must hold one weight for each of the {n} rows; got shape {w.shape}.")
+    if np.isinf(w).any() or (w < 0).any():
+        row = int(np.argmax(np.isinf(w) | (w < 0)))
+        raise DataError(
+            f"weights must be finite and not negative, or NaN where unknown; row {row} is {w[row]:g}."
+        )
+    return w

@@ -1,0 +1,17 @@
+"""Networks: multilayer perceptrons for tables, ResNets and a VGG for small images."""
+
+from selfcal.models.images import resnet18, resnet50, vgg16
+from selfcal.models.origin import origin
+from selfcal.models.tables import FOR_TABLES, for_table, mlp, spread_columns, tabular
+
+__all__ = [
+    "FOR_TABLES",
+    "for_table",
+    "mlp",
+    "origin",
+    "resnet18",
+    "resnet50",
+    "spread_columns",
+    "tabular",
+    "vgg16",
+]

@@ -1,0 +1,144 @@
+"""Networks for tables: multilayer perceptrons, and encodings of columns before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from selfcal._support.checks import in_range, one_of, positive_int
+from selfcal._support.random_streams import Dropout
+from selfcal.models.encodings import Periodic, PiecewiseLinear, Waves
+from selfcal.models.origin import remembered
+
+
+@remembered
+def mlp(
+    n_features: int, n_classes: int, *, hidden: Sequence[int] = (64, 64), dropout: float = 0.0
+) -> nn.Module:
+    """A multilayer perceptron with ReLU units.
+
+    Args:
+        n_features: Columns of the input.
+        n_classes: Classes, one logit each.
+        hidden: Width of each hidden layer.
+        dropout: Share of hidden units left out in training.
+
+    Example:
+        >>> mlp(2, 5, hidden=(8,))
+        Sequential(
+          (0): Linear(in_features=2, out_features=8, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=8, out_features=5, bias=True)
+        )
+    """
+    in_range("dropout", dropout, 0, 1)
+    layers: list[nn.Module] = []
+    width = n_features
+    for size in hidden:
+        layers += [nn.Linear(width, positive_int("hidden", size)), nn.ReLU()]
+        if dropout:
+            layers.append(Dropout(dropout))
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, n_classes))
+
+
+@remembered
+def tabular(
+    n_features: int,
+    n_classes: int,
+    *,
+    columns: Sequence[int] | None = None,
+    encoding: str = "piecewise",
+    hidden: Sequence[int] = (128, 128),
+    dropout: float = 0.2,
+) -> nn.Module:
+    """A multilayer perceptron for tables: each chosen column is spread over many inputs first.
+
+    Args:
+        n_features: Columns of the input, of mean 0 and standard deviation 1.
+        n_classes: Classes, one logit each.
+        columns: Which columns are spread; by default all. See `spread_columns`.
+        encoding: ``"piecewise"`` spreads a column over bins, which must be placed before training
+            (``module[0].fit(x)``); ``"periodic"`` over waves; ``"joint"`` puts waves through all columns at once.
+        hidden: Width of each hidden layer; none makes a model in which the effects of the columns add up.
+        dropout: Share of hidden units left out in training.
+
+    Example:
+        >>> import torch
+        >>> network = tabular(2, 5, hidden=(8,), columns=[0])
+        >>> network[0].fit(torch.randn(100, 2)).n_outputs
+        18
+    """
+    one_of("encoding", encoding, _ENCODINGS)
+    columns = range(n_features) if columns is None else columns
+    first = _ENCODINGS[encoding](n_features, columns)
+    return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout).children())
+
+
+N_BINS = 16
+_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | Waves]] = {
+    "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
+    "periodic": Periodic,
+    "joint": lambda n_features, columns: Waves(n_features),
+}
+
+_SPREAD: dict[str, dict[str, Any]] = {
+    "additive": {"encoding": "piecewise", "hidden": ()},
+    "tabular": {"encoding": "piecewise", "hidden": (128, 128)},
+    "periodic": {"encoding": "periodic", "hidden": (128, 128)},
+    "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
+}
+FOR_TABLES = ("linear", "mlp", *_SPREAD)
+"""The kinds of network that `for_table` makes."""
+
+
+def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | None = None) -> nn.Module:
+    """A network of a kind for the rows of a table.
+
+    Args:
+        kind: ``"linear"``; ``"mlp"``; ``"additive"``, where every column has an effect of any shape and the effects
+            add up; ``"tabular"``, a perceptron on columns that are spread over bins; ``"periodic"``, over waves;
+            ``"waves"``, on waves through all columns at once.
+        x: The rows, of mean 0 and standard deviation 1: they tell which columns to spread, and where bins begin.
+        n_classes: Classes, one logit each.
+        hidden: Width of each hidden layer, for those kinds that have some.
+
+    Example:
+        >>> import torch
+        >>> for_table("additive", torch.randn(50, 2), 3)
+        Sequential(
+          (0): PiecewiseLinear(columns=[0, 1], n_bins=16)
+          (1): Linear(in_features=34, out_features=3, bias=True)
+        )
+    """
+    one_of("network", kind, FOR_TABLES)
+    n_features = x.shape[1]
+    if kind in ("linear", "mlp"):
+        return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
+    shape = _SPREAD[kind]
+    if shape["hidden"]:
+        shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}
+    network = tabular(n_features, n_classes, columns=spread_columns(x), **shape)
+    first = next(network.children())
+    assert isinstance(first, (PiecewiseLinear, Periodic, Waves))
+    first.fit(x)
+    return network
+
+
+def _widths(hidden: Sequence[int] | None, usual: Sequence[int]) -> Sequence[int]:
+    return usual if hidden is None else hidden
+
+
+def spread_columns(x: Tensor) -> list[int]:
+    """The columns worth spreading over several inputs: those with more than two values.
+
+    Example:
+        >>> import torch
+        >>> spread_columns(torch.tensor([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0]]))
+        [1]
+    """
+    other = x != x[0]  # than the first value; the next line finds a second, and a third is neither
+    second = x.gather(0, other.byte().argmax(dim=0, keepdim=True))
+    return (other & (x != second)).any(dim=0).nonzero().flatten().tolist()

@@ -1,0 +1,86 @@
+"""Somebody's predictions beside the truth: what reports and experiments judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from selfcal import metrics
+from selfcal._support.checks import Float, Int, label_codes, probabilities, same_length
+
+
+class ConfidentClassifier(Protocol):
+    """A fitted classifier that also says how sure it is of its choice."""
+
+    classes_: NDArray[Any]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]: ...
+
+    def predict_proba(self, X: ArrayLike) -> Float: ...
+
+    def confidence(self, X: ArrayLike) -> Float: ...
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The true and the chosen class of each row as codes, the confidence in the choice, and all probabilities.
+
+    The confidence is kept apart because a calibrator of the confidence need not agree with the largest
+    probability.
+
+    Example:
+        >>> import numpy as np
+        >>> judged = Predictions.from_probabilities([0, 1], np.array([[0.8, 0.2], [0.6, 0.4]]))
+        >>> judged.scores()["accuracy"]
+        0.5
+    """
+
+    y: Int
+    chosen: Int
+    confidence: Float
+    probs: Float
+
+    @classmethod
+    def of(cls, clf: ConfidentClassifier, X: ArrayLike, y: ArrayLike) -> Predictions:
+        """What a fitted classifier says about these rows."""
+        classes, probs = clf.classes_, clf.predict_proba(X)
+        codes = label_codes(y, len(classes), classes)
+        return cls(codes, label_codes(clf.predict(X), len(classes), classes), clf.confidence(X), probs)
+
+    @classmethod
+    def from_probabilities(
+        cls, y: ArrayLike, probs: ArrayLike, *, classes: ArrayLike | None = None
+    ) -> Predictions:
+        """Choose the largest probability, and be as sure as it says.
+
+        Args:
+            y: The true labels: codes 0..k-1, or names if `classes` is given.
+            probs: Probabilities, one column per class.
+            classes: The label of each column.
+        """
+        p = probabilities(probs)
+        codes = label_codes(y, p.shape[1], classes)
+        same_length(y=codes, probs=p)
+        return cls(codes, p.argmax(axis=1), p.max(axis=1), p)
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Which rows were classified right."""
+        return self.chosen == self.y
+
+    @property
+    def below_chance(self) -> float:
+        """The share of rows with a confidence under ``1 / n_classes``, which no sensible choice deserves."""
+        return float((self.confidence < 1 / self.probs.shape[1] - 1e-9).mean())
+
+    def scores(self) -> dict[str, float]:
+        """Accuracy, ECE of the confidence (15 bins), log loss and Brier score."""
+        return {
+            "accuracy": float(self.correct.mean()),
+            "ece": metrics.confidence_calibration_error(self.correct, self.confidence),
+            "log_loss": metrics.log_loss(self.y, self.probs),
+            "brier": metrics.brier_score(self.y, self.probs),
+        }

@@ -1,0 +1,346 @@
+"""A fitted classifier as a folder of plain numbers and plain JSON: no pickle, nothing that could run code.
+
+| file | holds |
+|---|---|
+| `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
+| `model.json` | everything else, the SHA-256 of each other file, and at its end the SHA-256 of all before it |
+| `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
+
+What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+import selfcal
+from selfcal import recipes
+from selfcal._support.checks import shorten
+from selfcal.calibrators._base import LogitCalibrator
+from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
+from selfcal.storage.files import (
+    FORMAT,
+    FORMAT_VERSION,
+    SEAL,
+    TENSORS,
+    AnyPath,
+    Tensors,
+    field,
+    parse_tensors,
+    read,
+    read_extra,
+    write,
+)
+from selfcal.storage.parts import (
+    Network,
+    Values,
+    as_json,
+    calibrator_parts,
+    classes_of,
+    labels,
+    maker_of,
+    named_network,
+    network_parts,
+    own_network,
+    restored_calibrator,
+    try_out,
+    weights_of,
+)
+from selfcal.training.interfaces import Calibrator
+from selfcal.training.recipe import Recipe
+
+__all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
+
+_TRIED: dict[str, tuple[type, ...]] = {
+    "network": (str,),
+    "recipe": (str,),
+    "weight": (float,),
+    "out_of_fold_log_loss": (float, type(None)),
+    "temperature": (float, type(None)),
+    "networks": (int,),
+    "planned": (int,),
+    "out_of_time": (bool,),
+}
+"""What is stored of every candidate of a race: not how long it took, so that the same model has the same bytes."""
+
+
+class Storable:
+    """Gives a classifier `save` and `load`."""
+
+    def save(
+        self,
+        path: AnyPath,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+        extras: Mapping[str, bytes] | None = None,
+        own_network: bool = False,
+    ) -> Path:
+        """Write the fitted classifier into a folder, which appears whole or not at all.
+
+        What only training needs is left out: learned weights of rows, the history, a `RandomState`.
+
+        Args:
+            path: The folder: new, empty, or with a model, which stays until the new one is whole.
+            metrics: Numbers to keep with it; NaN becomes null.
+            extras: Further files by name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``.
+            own_network: Store a network that is not from `selfcal.models`, by its weights alone.
+
+        Returns:
+            The folder.
+
+        Example:
+            >>> from tempfile import TemporaryDirectory
+            >>> from selfcal import SelfCalibratedClassifier
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.7).sample(100, seed=0)
+            >>> clf = SelfCalibratedClassifier("temperature", max_epochs=5, random_state=0).fit(X, y)
+            >>> with TemporaryDirectory() as folder:
+            ...     again = SelfCalibratedClassifier.load(clf.save(f"{folder}/model"))
+            >>> bool((again.predict_proba(X) == clf.predict_proba(X)).all())
+            True
+        """
+        check_is_fitted(self)
+        description, tensors = _taken_apart(self, own_network)
+        description["metrics"] = None if metrics is None else as_json(metrics)
+        return write(path, description, tensors, extras or {})
+
+    @classmethod
+    def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
+        """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
+
+        Args:
+            path: The folder.
+            network: The function that makes the network, if it was saved with ``own_network=True``.
+        """
+        description, stored = _opened(path, cls.__name__)
+        named = field(description, "network", dict, type(None))
+        if named is None and network is None:
+            raise ModelFormatError(
+                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                "function that makes it: load(path, network=...)."
+            )
+        if named is not None and network is not None:
+            raise ConfigError(f"network must be left out: {path} knows how to make its own.")
+        tensors = parse_tensors(stored, path)
+        with _distrust(path, but=(ConfigError,) if network else ()):
+            return _put_together(cls, description, tensors, network)
+
+
+def save_calibrator(
+    calibrator: Calibrator, path: AnyPath, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a fitted calibrator without the model that gives the logits, and the label of each column.
+
+    Args:
+        calibrator: Any of `selfcal.calibrators`.
+        path: The folder, as for `Storable.save`.
+        classes: The label of each column of the logits.
+        metrics: Numbers to keep with it.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from selfcal.calibrators import TemperatureScaling
+        >>> fitted = TemperatureScaling().fit([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0]], [0, 1, 1])
+        >>> with TemporaryDirectory() as folder:
+        ...     again, classes = load_calibrator(save_calibrator(fitted, f"{folder}/model", classes=["no", "yes"]))
+        >>> again.temperature_ == fitted.temperature_, classes.tolist()
+        (True, ['no', 'yes'])
+    """
+    stored, arrays = calibrator_parts(calibrator)
+    description = _header("Calibrator") | {"classes": labels(np.asarray(classes)), "calibrator": stored}
+    return write(path, description | {"metrics": metrics and as_json(metrics)}, arrays, {})
+
+
+def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
+    """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
+    description, stored = _opened(path, "Calibrator")
+    tensors = parse_tensors(stored, path)
+    with _distrust(path):
+        classes = classes_of(field(description, "classes", dict))
+        arrays = _by_part(tensors)["calibrator"]
+        calibrator = restored_calibrator(field(description, "calibrator", dict), arrays, len(classes))
+    return calibrator, classes
+
+
+def describe(path: AnyPath) -> Values:
+    """What a stored model says of itself: the content of `model.json`, if no file of the folder was changed.
+
+    The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
+    """
+    return _opened(path)[0]
+
+
+def _header(kind: str) -> Values:
+    version = {"format_version": FORMAT_VERSION, "selfcal_version": selfcal.__version__}
+    return {"format": FORMAT, **version, "kind": kind}
+
+
+def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
+    """The description and the bytes of the tensors, verified; a warning names the caller of the caller."""
+    description, files = read(path)
+    if kind is not None and field(description, "kind", str) != kind:
+        raise ModelFormatError(
+            f"{path} must hold a {kind}; it holds {shorten(description['kind'])!r}. Load it with that class."
+        )
+    if SEAL not in description:
+        warnings.warn(
+            f"{path} is not sealed: it is of format 1, in which a change of model.json is not detected. Load the "
+            f"model and save it again to store it in format {FORMAT_VERSION}.",
+            UnsealedModelWarning,
+            stacklevel=3,
+        )
+    return description, files[TENSORS]
+
+
+@contextmanager
+def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Whatever a damaged or hostile description makes go wrong is an error of the model."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except but:
+        raise
+    except Exception as error:
+        raise ModelFormatError(f"{path} holds no model that can be used: {shorten(error, 500)}") from error
+
+
+def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
+    network = network_parts(model.module_)
+    if network is None and not weights_alone:
+        raise ConfigError(
+            "The network must be one that selfcal.models made, since code is not stored with a model. Save it with "
+            "own_network=True, which stores its weights alone, and give the function that makes it to "
+            "load(path, network=...)."
+        )
+    calibrator, arrays = calibrator_parts(model.calibrator_)
+    scaling = {"scaling.mean": model._scaling.mean, "scaling.scale": model._scaling.scale}
+    names = getattr(model, "feature_names_in_", None)
+    recipe = getattr(model, "recipe_", None)
+    description = _header(type(model).__name__) | {
+        "settings": _settings(model),
+        "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
+        "classes": labels(model.classes_),
+        "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
+        "network": network and {**network, **_chosen(model.network)},
+        "calibrator": calibrator,
+        "training": {
+            "steps": model.n_iter_,
+            "kept_step": model.best_iter_,
+            "batch_reduced": model.batch_reduced_,
+        },
+        "selection": [
+            {name: as_json(record[name]) for name in _TRIED} for record in getattr(model, "selection_", ())
+        ]
+        or None,
+        "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
+    }
+    return description, weights_of(model.module_) | scaling | arrays
+
+
+def _put_together(kind: type[Any], description: Values, tensors: Tensors, network: Network | None) -> Any:
+    settings = field(description, "settings", dict)
+    hidden = field(settings, "hidden", list, type(None))
+    settings["hidden"] = None if hidden is None else tuple(hidden)
+    model = kind(**settings)
+    model._check_settings()
+    recipe = _recipe(field(settings, "method", str), field(description, "recipe", dict, type(None)))
+    if recipe is not None:
+        model.recipe_ = recipe
+    model.classes_ = classes_of(field(description, "classes", dict))
+    _restore_features(model, field(description, "features", dict))
+    sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
+    model._set_scaling(*(_column(parts["scaling"], name, model) for name in ("mean", "scale")))
+    if network is None:
+        made = description["network"]
+        model.module_ = named_network(made, sizes, parts["network"])
+        model.network = made.get("kind")
+        if model.network is None and not field(made, "default", bool):
+            model.network = maker_of(made, sizes, parts["network"])
+    else:
+        model.network, model.module_ = network, own_network(network, sizes, parts["network"])
+    try_out(model.module_, sizes)
+    stored = field(description, "calibrator", dict, type(None))
+    model.calibrator_ = None
+    if stored is not None:
+        model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
+    training, data = field(description, "training", dict), field(description, "data", dict)
+    model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
+    if description.get("selection") is not None:
+        model.selection_ = _selection(field(description, "selection", list))
+    model.batch_reduced_ = field({"batch_reduced": 0, **training}, "batch_reduced", int)
+    model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
+    model._n_rows = field(data, "rows", int)
+    return model
+
+
+def _selection(stored: list[Any]) -> list[Values]:
+    for record in stored:
+        if not isinstance(record, dict):
+            raise ModelFormatError("What was tried must be described by names and numbers.")
+        record.setdefault("planned", record.get("networks"))  # not in folders of 0.1.0
+        record.setdefault("out_of_time", False)
+        for name, kinds in _TRIED.items():
+            field(record, name, *kinds)
+    return stored
+
+
+def _chosen(network: Network | str | None) -> Values:
+    """How the user has chosen the network: not at all, by the name of a kind, or by a function."""
+    return {"default": network is None, "kind": network if isinstance(network, str) else None}
+
+
+def _settings(model: Any) -> Values:
+    """The arguments of the classifier but for the network; a recipe by its name, if that says all about it."""
+    given = model.get_params(deep=False)
+    del given["network"]
+    recipe = given["method"]
+    if isinstance(recipe, Recipe):
+        known = recipe.name in recipes.names() and repr(recipes.named(recipe.name)) == repr(recipe)
+        given["method"] = recipe.name if known else repr(recipe)
+    if isinstance(given["random_state"], np.random.RandomState):
+        given["random_state"] = None
+    return {name: as_json(value) for name, value in given.items()}
+
+
+def _recipe(method: str, stored: Values | None) -> Recipe | None:
+    if method not in recipes.names():
+        return None
+    recipe = recipes.named(method)
+    return recipe if stored is not None and field(stored, "repr", str) == repr(recipe) else None
+
+
+def _restore_features(model: Any, stored: Values) -> None:
+    count, names = field(stored, "count", int), field(stored, "names", list, type(None))
+    if names is not None:
+        if any(type(name) is not str for name in names) or len(names) != count:
+            raise ModelFormatError(f"There must be {count} names of features, all of them strings.")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.n_features_in_ = count
+
+
+def _by_part(tensors: Tensors) -> dict[str, Tensors]:
+    parts: dict[str, Tensors] = {"network": {}, "scaling": {}, "calibrator": {}}
+    for name, values in tensors.items():
+        part, _, below = name.partition(".")
+        if part not in parts:
+            raise ModelFormatError(f"No model has a tensor named {shorten(name)!r}.")
+        parts[part][below] = values
+    return parts
+
+
+def _column(scaling: Tensors, name: str, model: Any) -> NDArray[Any]:
+    values = scaling.get(name)
+    if values is None or values.dtype != np.float64 or values.shape != (model.n_features_in_,):
+        raise ModelFormatError(f"scaling.{name} must have one float64 number for each feature.")
+    if not np.isfinite(values).all() or (name == "scale" and not (values > 0).all()):
+        raise ModelFormatError(f"scaling.{name} must have finite numbers (and scales above zero).")
+    return values.copy()

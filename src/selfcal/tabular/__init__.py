@@ -1,0 +1,1 @@
+"""Tables before they are numbers: reading, cells, columns, targets, copies of rows, splits and preprocessing."""

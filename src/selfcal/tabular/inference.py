@@ -1,0 +1,314 @@
+"""Finding out what each column of a table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+from polars.selectors import by_name
+
+from selfcal._support.checks import one_of
+from selfcal.errors import ConfigError, DataError
+from selfcal.tabular.cells import (
+    MISSING,
+    read_booleans,
+    read_dates,
+    read_levels,
+    read_numbers,
+    refuse,
+    text_cells,
+)
+from selfcal.tabular.schema import Column, Schema, column_named, infinite_cells
+
+KINDS = ("number", "boolean", "category", "date", "drop")
+DATE_FORMATS = (
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f%#z",
+)
+MOSTLY = 0.9
+"""From this share of readable cells on, an unreadable cell is an error and not a sign of another kind."""
+
+ENOUGH = 20
+"""Fewer rows than this never make a column look like free text or like an identifier."""
+
+_GROUP = 256  # columns whose numbers are in memory at a time
+_LARGEST = 2.0**63
+
+
+def infer_schema(
+    table: pl.DataFrame,
+    *,
+    target: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+    missing: Iterable[str] = (),
+    nonfinite: str = "error",
+    decimal: str = ".",
+) -> Schema:
+    """Find out what each column holds.
+
+    A column is made of numbers, truth values (true, false), dates, or categories. Columns that say nothing are
+    dropped: constant, all missing, or identifiers. Free text is an error, and so is a column of numbers with some
+    cells that are none.
+
+    Args:
+        table: What `read_table` returned.
+        target: The column with the labels, which is left out.
+        kinds: Kinds that are known better, by name of column: "number", "boolean", "category", "drop", "date",
+            or "date:" and a format such as "date:%d/%m/%Y".
+        missing: Further spellings of a missing value, besides those of `selfcal.tabular.cells.MISSING`.
+        nonfinite: "error", or "impute" to treat infinite numbers as missing.
+        decimal: "," if numbers are written with a decimal comma.
+
+    Returns:
+        The schema; `print` it, and see its `notes`.
+
+    Example:
+        >>> colours = ["red", "blue", "red"]
+        >>> table = pl.DataFrame({"size": ["4.5", "", "3"], "colour": colours, "label": ["a", "b", "a"]})
+        >>> print(infer_schema(table, target="label"))
+        column  kind      missing  distinct
+        size    number          1         2
+        colour  category        0         2
+    """
+    one_of("nonfinite", nonfinite, ("error", "impute"))
+    one_of("decimal", decimal, (".", ","))
+    features = table if target is None else table.drop(by_name(column_named(table, target)))
+    declared = _checked_kinds(kinds or {}, features)
+    schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
+    infinite: dict[str, pl.Series] = {}
+    columns: list[Column] = []
+    for start in range(0, features.width, _GROUP):
+        group = features[:, start : start + _GROUP]
+        for facts in _facts(group, schema):
+            kind, _, form = declared.get(facts.name, "").partition(":")
+            column = _declared(facts, kind, form or None) if kind else _inferred(facts)
+            if column.kind == "number" and facts.n_infinite:
+                infinite[column.name] = facts.values.is_infinite().fill_null(value=False)
+            columns.append(column)
+    if infinite and nonfinite == "error":
+        raise infinite_cells(infinite)
+    if not any(c.kind != "drop" for c in columns):
+        raise DataError(
+            "The table must have a column to learn from, besides the target; every column is constant, missing or an "
+            "identifier. Declare one with --kind NAME=category if that is wrong."
+        )
+    return replace(schema, columns=tuple(columns))
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """One column, as text or typed, as numbers, and what was counted."""
+
+    name: str
+    cells: pl.Series
+    values: pl.Series
+    unreadable: pl.Series | None
+    n_missing: int
+    n_distinct: int
+    n_infinite: int
+    low: float
+    high: float
+    whole: bool
+    padded: bool
+    spellings: tuple[str, ...]
+
+    def column(
+        self, kind: str, note: str = "", *, distinct: int | None = None, form: str | None = None
+    ) -> Column:
+        n = self.n_distinct if distinct is None else distinct
+        return Column(self.name, kind, self.n_missing, n, note, form)
+
+
+def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
+    values, unreadable = read_numbers(group, schema.missing, decimal=schema.decimal)
+    counted = values.select(pl.all().drop_nulls().n_unique()).row(0)
+    infinite = values.select(pl.all().is_infinite().sum()).row(0)
+    lowest, highest = values.select(pl.all().min()).row(0), values.select(pl.all().max()).row(0)
+    whole = values.select((pl.all() == pl.all().round()).all()).row(0)
+    zeros = pl.col(pl.String).filter(pl.col(pl.String).str.starts_with("0"))
+    padded = group.select(zeros.str.contains(r"^0\d").any()).to_dict(as_series=False)
+    missing = values.null_count().row(0)
+    for i, name in enumerate(group.columns):
+        mask = unreadable.get(name)
+        yield _Facts(
+            name,
+            group[name],
+            values[name],
+            mask,
+            missing[i] - (0 if mask is None else int(mask.sum())),
+            counted[i],
+            infinite[i],
+            lowest[i] or 0.0,
+            highest[i] or 0.0,
+            whole[i],
+            padded.get(name, [False])[0],
+            schema.missing,
+        )
+
+
+def _inferred(facts: _Facts) -> Column:
+    cells, present = facts.cells, len(facts.cells) - facts.n_missing
+    if present == 0:
+        return facts.column("drop", "is dropped: every cell is missing")
+    if cells.dtype == pl.Boolean:
+        return _unless_constant(facts, facts.column("boolean"))
+    if cells.dtype in (pl.Date, pl.Datetime):
+        return _unless_constant(facts, facts.column("date", distinct=cells.drop_nulls().n_unique()))
+    if facts.unreadable is None:
+        return _number_column(facts, present)
+    if facts.unreadable.sum() <= (1 - MOSTLY) * present:
+        raise refuse(facts.name, "numbers, as most of its cells do", cells, facts.unreadable)
+    return _text_column(facts, present)
+
+
+def _number_column(facts: _Facts, present: int) -> Column:
+    cells = facts.cells
+    if facts.whole and max(-facts.low, facts.high) >= _LARGEST and _has_long_integers(cells):
+        distinct = cells.drop_nulls().n_unique()
+        why = "holds integers beyond 64 bits, which no float keeps apart"
+        if present >= ENOUGH and distinct > MOSTLY * present:
+            return facts.column(
+                "drop", f"is dropped: it {why}, and looks like an identifier", distinct=distinct
+            )
+        return facts.column("category", f"{why}, and is taken as categories", distinct=distinct)
+    if facts.padded:
+        levels = read_levels(cells)
+        distinct = levels.drop_nulls().n_unique()
+        if present >= ENOUGH and distinct > MOSTLY * present:
+            return facts.column("drop", "is dropped: codes that look like an identifier", distinct=distinct)
+        note = "has codes with leading zeros and is taken as categories"
+        return facts.column("category", note, distinct=distinct)
+    if (
+        facts.whole
+        and present >= ENOUGH
+        and facts.n_distinct == present
+        and facts.high - facts.low == present - 1
+    ):
+        return facts.column("drop", "is dropped: it numbers the rows")
+    return _unless_constant(facts, facts.column("number"))
+
+
+def _text_column(facts: _Facts, present: int) -> Column:
+    cells = facts.cells
+    truth, unreadable = read_booleans(cells, facts.spellings)
+    if not unreadable.any():
+        return _unless_constant(facts, facts.column("boolean", distinct=truth.drop_nulls().n_unique()))
+    form = _date_format(facts)
+    if form is not None:
+        distinct = text_cells(cells, facts.spellings).drop_nulls().n_unique()
+        return _unless_constant(facts, facts.column("date", distinct=distinct, form=form))
+    text = text_cells(cells, facts.spellings)
+    if text.str.contains(r"^[+-]?\d+,\d+$|^[+-]?\d+$").sum() >= MOSTLY * present:
+        raise DataError(
+            f"Column {facts.name!r} must hold numbers, dates or categories; cells such as {_excerpt(cells)!r} look "
+            f"like numbers with a decimal comma. Pass --decimal ',', or --kind {facts.name}=category."
+        )
+    column = _category_column(facts)
+    if present >= ENOUGH and column.distinct > present / 2 and _words(cells) >= 3:
+        raise DataError(
+            f"Column {facts.name!r} must hold numbers, dates or categories; it looks like free text, such as "
+            f"{_excerpt(cells)!r} ({column.distinct:,} distinct cells). Leave it out with --kind {facts.name}=drop, "
+            f"or declare it: --kind {facts.name}=category."
+        )
+    if present >= ENOUGH and column.distinct > MOSTLY * present:
+        return facts.column(
+            "drop",
+            "is dropped: nearly every cell is different, as in an identifier",
+            distinct=column.distinct,
+        )
+    return _unless_constant(facts, column)
+
+
+def _category_column(facts: _Facts) -> Column:
+    levels = read_levels(facts.cells)
+    return Column(facts.name, "category", levels.null_count(), levels.drop_nulls().n_unique())
+
+
+def _unless_constant(facts: _Facts, column: Column) -> Column:
+    if column.distinct == 1 and column.missing == 0:
+        return facts.column("drop", "is dropped: every cell is the same", distinct=1)
+    return column
+
+
+def _declared(facts: _Facts, kind: str, form: str | None) -> Column:
+    cells = facts.cells
+    if kind == "drop":
+        return facts.column("drop", distinct=cells.drop_nulls().n_unique())
+    if kind == "category":
+        return _category_column(facts)
+    if kind == "number":
+        if facts.unreadable is not None:
+            raise refuse(facts.name, "numbers, as declared", cells, facts.unreadable)
+        return facts.column("number")
+    if kind == "boolean":
+        values, unreadable = read_booleans(cells, facts.spellings)
+    else:
+        form = form or _date_format(facts)
+        values, unreadable = read_dates(cells, form, facts.spellings)
+    if unreadable.any():
+        raise refuse(
+            facts.name,
+            {"boolean": "true or false", "date": "dates"}[kind] + ", as declared",
+            cells,
+            unreadable,
+        )
+    return Column(facts.name, kind, values.null_count(), values.drop_nulls().n_unique(), form=form)
+
+
+def _date_format(facts: _Facts) -> str | None:
+    """Return the format in which every cell is a date, None if there is none."""
+    text = text_cells(facts.cells, facts.spellings)
+    sample = text.drop_nulls().head(100)
+    if sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").sum() < MOSTLY * len(sample):
+        return None
+    cells, present = facts.cells, len(text) - text.null_count()
+    wrong = {}
+    for form in DATE_FORMATS:
+        values, unreadable = read_dates(text, form, facts.spellings)
+        if unreadable.sum() <= (1 - MOSTLY) * present and not (values.dt.year() < 1000).any():
+            wrong[form] = unreadable
+    fitting = [form for form, unreadable in wrong.items() if not unreadable.any()]
+    if len(fitting) > 1:
+        shown = " or ".join(f"--kind {facts.name}=date:{form}" for form in fitting)
+        raise DataError(
+            f"Column {facts.name!r} must hold dates in one reading; cells such as {sample[0]!r} have "
+            f"{len(fitting)}. Say which: {shown}."
+        )
+    if wrong and not fitting:
+        raise refuse(facts.name, "dates, as most of its cells do", cells, next(iter(wrong.values())))
+    return fitting[0] if fitting else None
+
+
+def _checked_kinds(kinds: Mapping[str, str], table: pl.DataFrame) -> dict[str, str]:
+    for name, kind in kinds.items():
+        column_named(table, name)
+        base, colon, form = kind.partition(":")
+        one_of(f"kinds[{name!r}]", base, KINDS)
+        if colon and (base != "date" or "%" not in form):
+            raise ConfigError(
+                f"kinds[{name!r}] may name a format for a date only, as in 'date:%d/%m/%Y'; got {kind!r}."
+            )
+    return dict(kinds)
+
+
+def _has_long_integers(cells: pl.Series) -> bool:
+    text = cells.cast(pl.String).str.strip_chars()
+    return cells.dtype.is_integer() or bool(text.str.contains(r"^[+-]?\d{19,}$").any())
+
+
+def _words(cells: pl.Series) -> float:
+    return float(str(cells.drop_nulls().head(10_000).str.count_matches(r"\S+").mean() or 0))
+
+
+def _excerpt(cells: pl.Series) -> str:
+    text = str(cells.drop_nulls().head(1).item())
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,70 @@
+"""Parquet files: columns of simple types as they are, anything else refused by name."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import polars as pl
+from polars.selectors import by_name
+
+from selfcal.errors import DataError
+from selfcal.tabular.io.pages import DamagedError, check_pages
+from selfcal.tabular.io.source import Opened
+
+MAGIC = b"PAR1"
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
+_DAY = 86_400_000_000  # microseconds
+
+
+def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+    """Yield the table in parts; the first part has no rows.
+
+    Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
+    are refused.
+    """
+    if opened.gzipped:
+        raise DataError(
+            f"{opened.name} is a gzipped Parquet file; Parquet is compressed already. Run gunzip on it first."
+        )
+    source = opened.path if opened.path is not None else b"".join(opened.chunks)
+    table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
+    schema = table.collect_schema()
+    plan = table.select(_simplified(name, dtype, opened.name) for name, dtype in schema.items())
+    yield pl.DataFrame(schema=plan.collect_schema())
+    try:
+        check_pages(source)
+    except DamagedError as damage:
+        raise DataError(f"{opened.name} is a damaged Parquet file: {damage}. Write it again.") from None
+    opened.size, opened.taken = table.select(pl.len()).collect().item(), 0
+    for part in plan.collect_batches(chunk_size=batch_rows):
+        _refuse_odd_dates(part, opened.name)
+        opened.taken += part.height
+        yield part
+
+
+def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+    column = by_name(name)
+    if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Null)):
+        return column.cast(pl.String)
+    if isinstance(dtype, pl.Decimal):
+        return column.cast(pl.Float64)
+    if isinstance(dtype, pl.Datetime):
+        utc = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if dtype.time_zone else column
+        return utc.cast(pl.Datetime("us"))
+    if dtype.is_numeric() or isinstance(dtype, (pl.String, pl.Boolean, pl.Date)):
+        return column
+    raise DataError(
+        f"{table} must have columns of numbers, text, booleans or dates; column {name!r} is {dtype}. "
+        "Turn it into simple columns, or leave it out."
+    )
+
+
+def _refuse_odd_dates(part: pl.DataFrame, table: str) -> None:
+    """Refuse dates outside the years 1 to 9999, which polars cannot print and which are no dates anyway."""
+    for column in part.select(pl.col(pl.Date, pl.Datetime).to_physical()):
+        unit = 1 if part.schema[column.name] == pl.Date else _DAY
+        if not column.drop_nulls().is_between(unit * _FIRST_DAY, unit * (_LAST_DAY + 1), closed="left").all():
+            raise DataError(
+                f"{table} must hold dates of the years 1 to 9999; column {column.name!r} goes beyond. Correct it."
+            )

@@ -1,0 +1,156 @@
+"""`read_table` and `read_batches`: every way in, one policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import polars as pl
+
+from selfcal._support.checks import positive_int
+from selfcal.errors import DataError
+from selfcal.tabular.io.delimited import delimited_batches
+from selfcal.tabular.io.parquet import MAGIC, parquet_batches
+from selfcal.tabular.io.source import Opened, Source, open_source
+
+MEMORY_BUDGET = 4 * 2**30
+"""Bytes that `read_table` may take unless told otherwise."""
+
+
+def read_batches(
+    source: Source,
+    *,
+    sep: str | None = None,
+    encoding: str | None = None,
+    ragged: bool = False,
+    batch_rows: int = 65_536,
+    allow_empty: bool = False,
+    watch: Callable[[float | None], None] | None = None,
+) -> Iterator[pl.DataFrame]:
+    r"""Read a table part by part, in memory that does not grow with the file.
+
+    CSV and its kin arrive as strings, exactly as they stand in the file: an empty cell is null, `""` the empty
+    string. Parquet columns keep their type. Every error is a `DataError` that names the line.
+
+    Args:
+        source: A path (`-` for standard input), bytes, or an open binary file. Gzip is known by its first bytes.
+        sep: The separator; None finds out whether it is a comma, tab, semicolon or bar.
+        encoding: The encoding of the text; None means UTF-8, or what the byte order mark says.
+        ragged: Take missing fields at the end of a line for empty ones.
+        batch_rows: The most rows in one part.
+        allow_empty: Yield one part without rows if there are none, instead of an error.
+        watch: Called after each part was used, with the share of the file that was read so far; None if the size is
+            not known.
+
+    Yields:
+        Data frames with at least one row each.
+
+    Example:
+        >>> for part in read_batches(b"x,y\n1,a\n2,b\n3,a\n", batch_rows=2):
+        ...     print(part.rows())
+        [('1', 'a'), ('2', 'b')]
+        [('3', 'a')]
+    """
+    positive_int("batch_rows", batch_rows)
+    with open_source(source) as opened:
+        for part in _parts(
+            opened, sep, encoding, ragged=ragged, batch_rows=batch_rows, allow_empty=allow_empty
+        ):
+            yield from part.iter_slices(batch_rows) if part.height else [part]
+            if watch is not None:
+                watch(opened.share)
+
+
+def read_table(
+    source: Source,
+    *,
+    sep: str | None = None,
+    encoding: str | None = None,
+    ragged: bool = False,
+    allow_empty: bool = False,
+    budget: int = MEMORY_BUDGET,
+) -> pl.DataFrame:
+    r"""Read a whole table into memory; see `read_batches` for the rules.
+
+    Args:
+        source: A path (`-` for standard input), bytes, or an open binary file.
+        sep: The separator; None finds out.
+        encoding: The encoding of the text; None means UTF-8, or what the byte order mark says.
+        ragged: Take missing fields at the end of a line for empty ones.
+        allow_empty: Return a table without rows if there are none, instead of an error.
+        budget: The most bytes the table may take in memory; a larger one is refused as soon as it shows.
+
+    Returns:
+        A data frame.
+
+    Example:
+        >>> read_table(b"size;kind\n4,5;ant\n").to_dict(as_series=False)
+        {'size': ['4,5'], 'kind': ['ant']}
+    """
+    parts: list[pl.DataFrame] = []
+    rows = taken = 0
+    with open_source(source) as opened:
+        for part in _parts(opened, sep, encoding, ragged=ragged, batch_rows=65_536, allow_empty=allow_empty):
+            parts.append(part)
+            rows += part.height
+            taken += memory_of(part)
+            _check_budget(opened, rows, taken, budget)
+    return pl.concat(
+        parts, rechunk=2 * taken <= budget
+    )  # in one piece it is faster, but needs the memory twice
+
+
+def _parts(
+    opened: Opened, sep: str | None, encoding: str | None, *, ragged: bool, batch_rows: int, allow_empty: bool
+) -> Iterator[pl.DataFrame]:
+    """Yield parts that have rows; only if there are none, one without."""
+    with _polars_errors_as_ours(opened.name):
+        if opened.head.startswith(MAGIC):
+            parts = parquet_batches(opened, batch_rows)
+        else:
+            parts = delimited_batches(opened, sep=sep, encoding=encoding, ragged=ragged)
+        empty, rows = next(parts), 0
+        if empty.width == 0:
+            raise DataError(f"{opened.name} must hold a table; it has no columns.")
+        for part in parts:
+            if part.height:
+                rows += part.height
+                yield part
+        if rows == 0:
+            if not allow_empty:
+                raise DataError(
+                    f"{opened.name} must hold at least one row; it has a header of {empty.width} columns and no "
+                    "rows. Check the export."
+                )
+            yield empty
+
+
+@contextmanager
+def _polars_errors_as_ours(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{name} cannot be read ({said}). Is it damaged? Write it again.") from error
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {error.strerror or error}.") from error
+
+
+def _check_budget(opened: Opened, rows: int, taken: int, budget: int) -> None:
+    """Refuse a table that is, or by what was seen so far will be, larger than the budget."""
+    share = 1.0 if opened.share is None else opened.share
+    expected = max(taken, int(taken / share) if share > 0 else taken)
+    if expected > budget:
+        raise DataError(
+            f"{opened.name} must fit into {budget / 2**30:.1f} GB of memory; it has about {int(rows / share):,} rows "
+            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or "
+            "raise the budget (--memory of selfcal fit)."
+        )
+
+
+def memory_of(part: pl.DataFrame) -> int:
+    """Bytes that a table takes in memory."""
+    strings = sum(dtype == pl.String for dtype in part.dtypes)
+    return (
+        int(part.estimated_size()) + 16 * strings * part.height
+    )  # polars leaves out what points to the text

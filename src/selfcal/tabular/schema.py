@@ -1,0 +1,137 @@
+"""The columns of a table: their kinds, shown and kept."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from polars.selectors import by_name
+
+from selfcal._support.checks import Float, shorten
+from selfcal.errors import DataError
+from selfcal.tabular.cells import MISSING, first_row, read_booleans, read_dates, read_levels, read_numbers
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its kind, how many cells are missing, how many values are distinct, and what to know about it."""
+
+    name: str
+    kind: str
+    missing: int = 0
+    distinct: int = 0
+    note: str = ""
+    form: str | None = None
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a table, apart from the target, and what counts as missing in them.
+
+    Attributes:
+        columns: In the order of the table; those of kind "drop" are not used.
+        missing: Spellings of a missing value.
+        nonfinite: What to do with infinite numbers: "error" or "impute".
+        target: The column with the labels, if any.
+        decimal: What stands before the decimals of a number, besides a point.
+    """
+
+    columns: tuple[Column, ...]
+    missing: tuple[str, ...] = MISSING
+    nonfinite: str = "error"
+    target: str | None = None
+    decimal: str = "."
+
+    @property
+    def used(self) -> tuple[Column, ...]:
+        return tuple(c for c in self.columns if c.kind != "drop")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should be told: columns left out, or taken for something one might not expect."""
+        return tuple(f"Column {c.name!r} {c.note}." for c in self.columns if c.note)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain lists, strings and numbers, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Schema:
+        columns = tuple(Column(**c) for c in state["columns"])
+        return cls(**{**state, "columns": columns, "missing": tuple(state["missing"])})
+
+    def __str__(self) -> str:
+        rows = [("column", "kind", "missing", "distinct", "")]
+        rows += [
+            (_shown(shorten(c.name)), c.kind, f"{c.missing:,}", f"{c.distinct:,}", _shown(c.note))
+            for c in self.columns
+        ]
+        width = [max(len(row[i]) for row in rows) for i in range(4)]
+        return "\n".join(
+            f"{r[0]:<{width[0]}}  {r[1]:<{width[1]}}  {r[2]:>{width[2]}}  {r[3]:>{width[3]}}  {r[4]}".rstrip()
+            for r in rows
+        )
+
+
+def column_named(table: pl.DataFrame, name: str) -> str:
+    """Return `name` if the table has such a column; otherwise an error with the nearest name."""
+    if name in table.columns:
+        return name
+    near = difflib.get_close_matches(name, table.columns, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    if table.width == 1:
+        hint = " A single column may mean another separator; name it with --sep."
+    some = ", ".join(map(repr, table.columns[:20])) + (", ..." if table.width > 20 else "")
+    raise DataError(f"The table must have a column {name!r}; it has {some}.{hint}")
+
+
+def column_values(table: pl.DataFrame, schema: Schema) -> Float:
+    """Return the used columns as numbers, so that equal numbers are equal values, however they are spelt.
+
+    A category is its place among the sorted ones, a date its microseconds since 1970; what is missing is NaN.
+
+    Example:
+        >>> table = pl.DataFrame({"x": ["1.50", "15e-1", "?"], "colour": ["red", " red", "blue"]})
+        >>> column_values(table, Schema((Column("x", "number"), Column("colour", "category"))))
+        array([[1.5, 2. ],
+               [1.5, 2. ],
+               [nan, 1. ]])
+    """
+    kinds = [column.kind for column in schema.used]
+    values = np.empty((table.height, len(kinds)))
+    numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
+    if numbers:
+        cells = table.select(by_name([schema.used[i].name for i in numbers]))
+        values[:, numbers] = read_numbers(cells, schema.missing, decimal=schema.decimal)[0].to_numpy()
+    for i, column in enumerate(schema.used):
+        if column.kind != "number":
+            values[:, i] = _column_values(table[column.name], column, schema.missing).to_numpy()
+    values[np.isinf(values)] = np.nan
+    return values
+
+
+def _column_values(cells: pl.Series, column: Column, missing: tuple[str, ...]) -> pl.Series:
+    if column.kind == "category":
+        return read_levels(cells).rank("dense").cast(pl.Float64)
+    if column.kind == "boolean":
+        return read_booleans(cells, missing)[0]
+    return read_dates(cells, column.form, missing)[0].to_physical().cast(pl.Float64)
+
+
+def infinite_cells(masks: Mapping[str, pl.Series]) -> DataError:
+    """Return the error that names the columns with infinite numbers."""
+    shown = [f"{name!r} has {mask.sum():,} (first in row {first_row(mask)})" for name, mask in masks.items()]
+    more = f" and {len(shown) - 10} more columns" if len(shown) > 10 else ""
+    return DataError(
+        f"Columns must hold finite numbers; infinite or too large: {', '.join(shown[:10])}{more}. Correct them, or "
+        "pass --nonfinite impute to treat them as missing."
+    )
+
+
+def _shown(text: str) -> str:
+    """Return text that cannot move the cursor or colour the terminal."""
+    return text if text.isprintable() else repr(text)

@@ -1,0 +1,164 @@
+"""Dividing a table: rows to train on, to choose by and to judge by, with rows that belong together on one side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from selfcal._support.checks import Float, Int
+from selfcal._support.splits import split_groups
+from selfcal.errors import ConfigError, DataError
+from selfcal.tabular.cells import read_numbers, text_cells
+from selfcal.tabular.copies import Copies, find_copies, numbered
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.schema import Schema, column_named, column_values
+from selfcal.tabular.target import Target, read_target
+
+FEWEST_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows to train on, to choose by, and to judge by."""
+
+    train: Int
+    validation: Int
+    held_out: Int
+
+    @classmethod
+    def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
+        """Split rows class by class, whole groups at a time; every class is trained on."""
+        rest, judged = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
+        train, chosen = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
+        if not len(judged) or len(chosen) < 2:
+            raise DataError(
+                "The rows must be enough to keep some apart; nearly all classes have a single row, or all rows "
+                "are copies of each other. Bring more rows, or check that the target is the right column."
+            )
+        return cls(rest[train], rest[chosen], judged)
+
+
+@dataclass(frozen=True)
+class Division:
+    """The labelled rows of a table, and which part each belongs to.
+
+    Attributes:
+        table: The labelled rows.
+        schema: Its columns.
+        labels: Their labels.
+        values: Their values, as `column_values` gives them.
+        groups: The number of each row's group.
+        parts: The rows of each part.
+        notes: What a user should be told about groups and parts.
+    """
+
+    table: pl.DataFrame
+    schema: Schema
+    labels: Target
+    values: Float
+    groups: Int
+    parts: Parts
+    notes: tuple[str, ...]
+
+
+def divide(
+    table: pl.DataFrame,
+    target: str,
+    *,
+    held_out: float,
+    validation: float,
+    seed: int,
+    drop_unlabelled: bool = False,
+    classes_anyway: bool = False,
+    group: str | None = None,
+    **reading: Any,
+) -> Division:
+    """Find out what the columns hold, and divide the rows.
+
+    Copies of a row are on one side of every split. If a column says which rows belong together, that column decides
+    instead; a row without a value in it is a group of its own.
+
+    Args:
+        table: What `read_table` returned.
+        target: The column with the labels.
+        held_out: The share of rows to judge by.
+        validation: The share of the other rows to choose by.
+        seed: Which rows go where.
+        drop_unlabelled: Leave rows without a label out, instead of an error.
+        classes_anyway: Accept a target that looks continuous.
+        group: A column whose equal values belong together; it is not used as a feature.
+        **reading: What `infer_schema` is to know.
+    """
+    if group is not None:
+        reading["kinds"] = _without_group(table, group, target, reading.get("kinds") or {})
+    labels = read_target(
+        table,
+        target,
+        drop_unlabelled=drop_unlabelled,
+        classes_anyway=classes_anyway,
+        decimal=reading.get("decimal", "."),
+    )
+    if len(labels.rows) < table.height:
+        table = table[labels.rows]
+        labels = replace(labels, rows=np.arange(table.height))
+    if table.height < FEWEST_ROWS:
+        raise DataError(
+            f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
+            f"{table.height}. Bring more rows."
+        )
+    schema = infer_schema(table, target=target, **reading)
+    values = column_values(table, schema)
+    used = schema.used
+    copies = find_copies(values, kinds=[c.kind for c in used], names=[c.name for c in used])
+    if group is not None:
+        copies = _grouped(table[group], schema, copies)
+    parts = Parts.of(labels.codes, copies.groups, held_out, validation, seed)
+    notes = (*copies.notes, *_absent_classes(labels, parts))
+    return Division(table, schema, labels, values, copies.groups, parts, notes)
+
+
+def _without_group(table: pl.DataFrame, group: str, target: str, kinds: Mapping[str, str]) -> dict[str, str]:
+    if column_named(table, group) == target:
+        raise ConfigError(
+            f"The column that groups the rows must not be the target; got {group!r} for both. Name another one with "
+            "--group."
+        )
+    return {**kinds, group: "drop"}
+
+
+def _grouped(cells: pl.Series, schema: Schema, copies: Copies) -> Copies:
+    """Rows with the same value are a group; copies in different groups are told."""
+    values, unreadable = read_numbers(cells.to_frame(), schema.missing, decimal=schema.decimal)
+    present = text_cells(cells, schema.missing) if unreadable else values[cells.name]
+    row = pl.Series(range(len(cells)), dtype=pl.Int64)
+    missing = present.is_null()
+    groups = numbered(present.rank("dense").cast(pl.Int64).zip_with(~missing, -1 - row).to_numpy())
+    notes = [
+        f"Column {cells.name!r} is not used as a feature; rows with the same of its "
+        f"{present.drop_nulls().n_unique():,} values are kept in the same part."
+    ]
+    if missing.any():
+        notes.append(
+            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a group of its own."
+        )
+    pairs = numbered(copies.groups * (int(groups.max()) + 1) + groups)
+    apart = int(pairs.max()) - int(copies.groups.max())
+    if apart:
+        notes.append(
+            f"{apart:,} of {len(cells):,} rows repeat a row of another group, exactly or nearly; such copies may be "
+            "in different parts."
+        )
+    return Copies(groups, tuple(notes))
+
+
+def _absent_classes(labels: Target, parts: Parts) -> list[str]:
+    counts = np.bincount(labels.codes[parts.held_out], minlength=len(labels.classes))
+    absent = [labels.classes[code] for code in np.flatnonzero(counts == 0)]
+    if not absent:
+        return []
+    shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
+    return [f"Classes with too few rows to be judged; their calibration is not estimable: {shown}."]

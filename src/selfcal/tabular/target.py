@@ -1,0 +1,168 @@
+"""The column with the labels: exact strings, never guessed at, and what may be wrong with them."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from selfcal._support.checks import DECIMALS, Int
+from selfcal.errors import DataError
+from selfcal.tabular.cells import as_text, first_row, read_numbers
+from selfcal.tabular.schema import column_named
+
+MANY = 30
+"""With more classes than this, all of them whole numbers, the target may be a quantity."""
+
+_WHOLE_NUMBER = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"([+-]?\d+)\.0*")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Labels as codes, with their exact spelling.
+
+    Attributes:
+        name: The column.
+        classes: The distinct labels, byte for byte as in the table; finite numbers first, by value, then text,
+            sorted.
+        codes: The place in `classes` of each labelled row.
+        rows: Which rows of the table have a label.
+        notes: What a user should be told.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    codes: Int
+    rows: Int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> NDArray[np.object_]:
+        """The label of each labelled row; objects, since fixed-width text would be padded and cut."""
+        return np.array(self.classes, dtype=object)[self.codes]
+
+
+def read_target(
+    table: pl.DataFrame,
+    name: str,
+    *,
+    drop_unlabelled: bool = False,
+    classes_anyway: bool = False,
+    decimal: str = ".",
+) -> Target:
+    """Return the labels in a column.
+
+    Nothing but an empty cell (null) is a missing label: NA, None and a quoted empty cell are classes. Spellings
+    of one whole number, such as 1 and 1.0, are one class.
+
+    Args:
+        table: What `read_table` returned.
+        name: The column.
+        drop_unlabelled: Leave rows without a label out, instead of an error.
+        classes_anyway: Accept a target that looks continuous; each number is a class.
+        decimal: "," if numbers are written with a decimal comma.
+
+    Returns:
+        The target.
+
+    Example:
+        >>> target = read_target(pl.DataFrame({"y": ["no", "NA", "no", "1.0", "1"]}), "y")
+        >>> target.classes, target.codes.tolist()
+        (('1', 'NA', 'no'), [2, 1, 2, 0, 0])
+        >>> target.notes
+        ("Column 'y' spells one class in several ways; '1.0' is taken as '1'.",)
+    """
+    cells = table[column_named(table, name)]
+    if not classes_anyway:
+        _refuse_measurements(name, cells, decimal)
+    text = as_text(cells)
+    notes = []
+    unlabelled = text.is_null()
+    if unlabelled.any():
+        count = int(unlabelled.sum())
+        if not drop_unlabelled or count == len(text):
+            raise DataError(
+                f"Column {name!r} must hold a label in every row; {count:,} of {len(text):,} have none, first row "
+                f"{first_row(unlabelled)}. Label them, or leave them out with --drop-unlabelled."
+            )
+        notes.append(f"{count:,} of {len(text):,} rows have no label in column {name!r} and are left out.")
+    rows = np.flatnonzero(~unlabelled.to_numpy())
+    text = text.drop_nulls()
+    respelt = _respelt(text.unique().to_list())
+    if respelt:
+        shown = ", ".join(f"{old!r} is taken as {new!r}" for old, new in sorted(respelt.items())[:10])
+        notes.append(f"Column {name!r} spells one class in several ways; {shown}.")
+        text = text.replace(respelt)
+    classes = sorted(text.unique().to_list(), key=_place)
+    if len(classes) < 2:
+        raise DataError(
+            f"Column {name!r} must hold at least two classes; every labelled row is {classes[0]!r}. Check that "
+            "the label column is the right one."
+        )
+    notes += _look_alikes(name, classes)
+    if len(classes) > MANY and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
+        notes.append(
+            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a class of its own. If they measure "
+            "or count something, cut them into a few classes first."
+        )
+    codes = text.cast(pl.Enum(classes)).to_physical().to_numpy().astype(np.int64)
+    return Target(name, tuple(classes), codes, rows, tuple(notes))
+
+
+def _refuse_measurements(name: str, cells: pl.Series, decimal: str) -> None:
+    """Refuse a target that looks continuous: nearly all numbers, and many distinct ones with decimals."""
+    if not (cells.dtype == pl.String or cells.dtype.is_float()):
+        return
+    read = read_numbers(cells.to_frame(name), decimal=decimal)[0][name]
+    values = read.drop_nulls()
+    distinct = values.unique()
+    decimals = int((distinct != distinct.round()).sum())
+    if (
+        len(values) >= 0.9 * (len(cells) - cells.null_count())
+        and decimals
+        and (decimals > DECIMALS or len(distinct) > max(20, len(values) / 2))
+    ):
+        row = first_row((read != read.round()).fill_null(value=False))
+        raise DataError(
+            f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct numbers such as "
+            f"{cells[row - 1]}, in row {row}, and looks continuous. Cut them into classes first, or pass "
+            "--classes-anyway if each number is a class."
+        )
+
+
+def _respelt(labels: Iterable[str]) -> dict[str, str]:
+    """Return the spellings of whole numbers that also occur in another spelling, with the one to use."""
+    spellings = defaultdict(list)
+    for label in labels:
+        whole = _WHOLE.fullmatch(label)
+        spellings[whole[1] if whole else label].append(label)
+    return {s: new for new, several in spellings.items() if len(several) > 1 for s in several if s != new}
+
+
+def _place(label: str) -> tuple[bool, float, str]:
+    """Where a class belongs: finite numbers come first, by value; then text."""
+    try:
+        value = float(label)
+    except ValueError:
+        value = math.nan
+    return (False, value, label) if math.isfinite(value) else (True, 0.0, label)
+
+
+def _look_alikes(name: str, classes: Iterable[str]) -> list[str]:
+    looks = defaultdict(list)
+    for label in classes:
+        looks[unicodedata.normalize("NFC", label).strip()].append(label)
+    return [
+        f"Column {name!r} has classes that look alike but differ in their bytes: {', '.join(map(ascii, twins))}. "
+        "They are kept apart; correct the spelling if they are one."
+        for twins in looks.values()
+        if len(twins) > 1
+    ]

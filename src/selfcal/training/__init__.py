@@ -1,0 +1,45 @@
+"""The engine: what a method is made of, and the one loop that trains with any of them."""
+
+from selfcal.training.batches import TensorBatches
+from selfcal.training.engine import TrainingResult, train
+from selfcal.training.history import History
+from selfcal.training.image_batches import ImageBatches
+from selfcal.training.interfaces import (
+    BatchTransform,
+    Calibrator,
+    Hypergradient,
+    Loss,
+    Objective,
+    OptimizerRule,
+    OuterModel,
+    Problem,
+    Trajectory,
+)
+from selfcal.training.problem import BilevelProblem
+from selfcal.training.recipe import Recipe
+from selfcal.training.step import BilevelStep
+from selfcal.training.types import Batch, OuterParams, Output, Sizes
+
+__all__ = [
+    "Batch",
+    "BatchTransform",
+    "BilevelProblem",
+    "BilevelStep",
+    "Calibrator",
+    "History",
+    "Hypergradient",
+    "ImageBatches",
+    "Loss",
+    "Objective",
+    "OptimizerRule",
+    "OuterModel",
+    "OuterParams",
+    "Output",
+    "Problem",
+    "Recipe",
+    "Sizes",
+    "TensorBatches",
+    "TrainingResult",
+    "Trajectory",
+    "train",
+]

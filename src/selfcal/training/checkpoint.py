@@ -1,0 +1,289 @@
+"""Training that outlives its process: saved as it goes, taken up where it was.
+
+A checkpoint is one safetensors file. Its tensors are the file's tensors; all else is JSON in the file's metadata,
+beside a SHA-256 over every byte of the file (its own place counted as zeros). The last two are kept, so that a
+damaged one costs the time between them and no more. Nothing in a file is ever executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from selfcal import __version__
+from selfcal._support.checks import in_range, plain
+from selfcal._support.files import remove_leftovers, write_atomically
+from selfcal._support.locks import locked
+from selfcal._support.signals import stop_requests
+from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
+from selfcal.training.batches import Batches, fingerprint
+from selfcal.training.step import BilevelStep
+
+FORMAT = 2
+GENERATIONS = 2
+MAX_SHARE = 0.02
+"""How much of the time saving may take; where it takes long, it happens less often."""
+
+_NO_DIGEST = b"0" * 64
+_DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_TENSOR = "$tensor"
+_NAME = re.compile(r"checkpoint-\d{8}\.safetensors")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Resumable(Protocol):
+    """Work that can be stopped and gone on with."""
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether `state` is all there is, at this moment."""
+
+    def state(self) -> dict[str, Any]:
+        """All that changes: tensors and plain values, by name."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a `state`."""
+
+
+def identity(
+    step: BilevelStep, settings: Mapping[str, object], **data: Batches | None
+) -> dict[str, dict[str, object]]:
+    """What must be the same for a checkpoint to go on: ``exactly``, or only for the very same bits (``bits``)."""
+    module, device = step.problem.module, step.device
+    with step.random.restored():
+        prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
+    exactly = {
+        "recipe": _ADDRESS.sub("", repr(step.recipe)),
+        "optimizer": _ADDRESS.sub("", repr(step.optimizer)),
+        "network": _ADDRESS.sub("", repr(module)),
+        "shapes": [[name, *value.shape, str(value.dtype)] for name, value in module.named_parameters()],
+        "device": device.type,
+        **settings,
+        **prints,
+        "selfcal version": __version__,
+        "torch version": torch.__version__,
+    }
+    return {"exactly": exactly, "bits": {"threads": torch.get_num_threads()}}
+
+
+@contextmanager
+def checkpointed(
+    run: Resumable,
+    path: str | os.PathLike[str] | None,
+    identify: Callable[[], dict[str, dict[str, object]]],
+    *,
+    seconds: float,
+) -> Iterator[Callable[[], None]]:
+    """Go on where the folder says, or start it; gives what to call after each step, and saves at the end.
+
+    Without a folder nothing happens.
+    """
+    if path is None:
+        yield lambda: None
+        return
+    in_range("checkpoint_seconds", seconds, 0)
+    with locked(path) as folder, stop_requests() as asked:
+        store = Generations(folder, identify())
+        state = store.newest()
+        due, unsaved = time.monotonic() + seconds, False
+
+        def save() -> None:
+            nonlocal due, unsaved
+            started = time.monotonic()
+            store.save(run.state())
+            ended, unsaved = time.monotonic(), False
+            due = ended + max(seconds, (ended - started) / MAX_SHARE)
+
+        def stop_if_asked() -> None:
+            number = asked()
+            if number is not None:
+                raise Interrupted(
+                    f"Stopped by {signal.Signals(number).name}; the checkpoint is in {folder}. The same call or "
+                    "command goes on from there.",
+                    number,
+                )
+
+        def after_step() -> None:
+            nonlocal unsaved
+            unsaved = True
+            if run.can_be_saved and (asked() is not None or time.monotonic() >= due):
+                save()
+                stop_if_asked()
+
+        if state is None:
+            save()  # now is the time to find out that there is no room
+        else:
+            run.load_state(state)
+        yield after_step
+        if unsaved:
+            save()
+        stop_if_asked()
+
+
+class Generations:
+    """The checkpoints of one run in a folder, the newest two of them.
+
+    Args:
+        folder: Where they are.
+        identity: What the run is; a checkpoint of another run is refused.
+    """
+
+    def __init__(self, folder: Path, identity: Mapping[str, Mapping[str, object]]) -> None:
+        self.folder = folder
+        self._identity = json.loads(json.dumps(identity, default=plain))
+        self._sound: list[Path] = []
+        remove_leftovers(folder)
+        self._number = max((int(path.stem[-8:]) for path in self.files()), default=0)
+
+    def files(self) -> list[Path]:
+        """The files there are, newest first."""
+        return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
+
+    def save(self, state: Mapping[str, Any]) -> Path:
+        """Write a new generation; the oldest goes once it is safely there."""
+        path = self.folder / f"checkpoint-{self._number + 1:08d}.safetensors"
+        content = packed({"format": FORMAT, "identity": self._identity, "state": state})
+        write_atomically(path, content, make_folder=False)
+        self._number += 1
+        self._sound = [path, *self._sound][:GENERATIONS]
+        for old in self.files():
+            if old not in self._sound:
+                with suppress(OSError):
+                    old.unlink()
+        return path
+
+    def newest(self) -> dict[str, Any] | None:
+        """The state to go on from: that of the newest sound file; None if there is no file at all."""
+        damaged: list[str] = []
+        for path in self.files():
+            try:
+                state = self._checked(path, unpacked(path.read_bytes()))
+            except CheckpointError:
+                raise
+            except (ModelFormatError, OSError) as error:
+                damaged.append(f"{path} cannot be used: {error}")
+                continue
+            self._sound.append(path)
+            if damaged:
+                warnings.warn(
+                    f"{' '.join(damaged)} Going on from {path.name}, which was saved before it.",
+                    RecoveryWarning,
+                    stacklevel=2,
+                )
+            return state
+        if damaged:
+            raise CheckpointError(
+                f"{' '.join(damaged)} No sound checkpoint is left in {self.folder}. Remove the folder to start anew."
+            )
+        return None
+
+    def _checked(self, path: Path, tree: dict[str, Any]) -> dict[str, Any]:
+        """The state, if this run has saved it; otherwise an error that names what differs."""
+        if tree.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{path} has format {tree.get('format')}; this version of selfcal reads format {FORMAT}. Go on with "
+                "the version that wrote it, or remove the folder to start anew."
+            )
+        try:
+            state, exactly, bits = tree["state"], tree["identity"]["exactly"], tree["identity"]["bits"]
+            changed = _differences(exactly, self._identity["exactly"])
+            inexact = _differences(bits, self._identity["bits"])
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ModelFormatError("It is not the checkpoint of a training run.") from error
+        if changed:
+            raise CheckpointError(
+                f"{path} belongs to another run: {'; '.join(changed)}. Start with what it was started with, or give "
+                "another folder."
+            )
+        if inexact:
+            warnings.warn(
+                f"{path} was saved with other settings: {'; '.join(inexact)}. Training goes on, but its last bits "
+                "may differ from those of an undisturbed run.",
+                RecoveryWarning,
+                stacklevel=2,
+            )
+        return dict(state)
+
+
+def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> list[str]:
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    return [f"{name} was {_short(theirs.get(name))} and is {_short(ours.get(name))}" for name in names]
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:48]} ... {text[-48:]}"
+
+
+def packed(tree: Mapping[str, Any]) -> bytearray:
+    """A tree of dictionaries, lists, tensors and plain values as the bytes of a file.
+
+    Example:
+        >>> import torch
+        >>> unpacked(packed({"a": [torch.arange(2), None], "b": 0.5}))
+        {'a': [tensor([0, 1]), None], 'b': 0.5}
+    """
+    tensors: dict[str, Tensor] = {}
+    names: dict[int, str] = {}
+
+    def leaf(value: object) -> object:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"cannot save a {type(value).__name__}")
+        if id(value) not in names:  # the same tensor in two places is one in the file
+            names[id(value)] = f"{len(names)}"
+            tensors[names[id(value)]] = value.detach().contiguous()
+        return {_TENSOR: names[id(value)]}
+
+    text = json.dumps(tree, default=leaf)
+    data = bytearray(safetensors.torch.save(tensors, {"sha256": _NO_DIGEST.decode(), "tree": text}))
+    found = _DIGEST.search(data, 0, _header_end(data))
+    assert found is not None
+    data[slice(*found.span(1))] = _digest(data)
+    return data
+
+
+def unpacked(data: bytes | bytearray) -> dict[str, Any]:
+    """The tree of which `packed` made these bytes; anything else is a `ModelFormatError`."""
+    found = _DIGEST.search(data, 0, _header_end(data))
+    if found is None:
+        raise ModelFormatError("It is not a checkpoint of selfcal, or its beginning is damaged.")
+    view = memoryview(data)
+    if found[1] != _digest(view[: found.start(1)], _NO_DIGEST, view[found.end(1) :]):
+        raise ModelFormatError("It is damaged: its content does not match its SHA-256.")
+    try:
+        header = json.loads(data[8 : _header_end(data)])
+        tensors = safetensors.torch.load(bytes(data))
+        tree = json.loads(
+            header["__metadata__"]["tree"],
+            object_hook=lambda node: tensors[node[_TENSOR]] if set(node) == {_TENSOR} else node,
+        )
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFormatError(f"It is not a checkpoint of selfcal: {error}.") from error
+    if not isinstance(tree, dict):
+        raise ModelFormatError(f"It is not a checkpoint of selfcal but holds a {type(tree).__name__}.")
+    return tree
+
+
+def _header_end(data: bytes | bytearray) -> int:
+    return min(8 + int.from_bytes(data[:8], "little"), len(data))
+
+
+def _digest(*parts: bytes | bytearray | memoryview) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest().encode()

@@ -1,0 +1,246 @@
+"""The one training loop. It calls the parts of a recipe and never asks which method they make up."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from selfcal._support.checks import positive_int
+from selfcal._support.progress import progress_bar
+from selfcal._support.random_streams import RandomStream, draws_globally, redirected
+from selfcal.errors import ConfigError, DataError, RecoveryWarning
+from selfcal.training.batches import Batches, as_batches
+from selfcal.training.checkpoint import checkpointed, identity
+from selfcal.training.history import History
+from selfcal.training.interfaces import Calibrator, OptimizerRule
+from selfcal.training.problem import evaluating, members_of
+from selfcal.training.recipe import Recipe
+from selfcal.training.run import RUNNING, Run
+from selfcal.training.step import BilevelStep
+from selfcal.training.types import OuterParams
+
+FEWEST_STEPS = 10
+"""Steps before a look at the selection data is worth its time."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What `train` returns; the module it was given holds the chosen parameters.
+
+    Attributes:
+        module: The trained network, in evaluation mode.
+        outer_params: The outer parameters that belong to the chosen state.
+        calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
+        history: What happened, as plain arrays.
+        n_steps: Inner steps taken.
+        best_step: The inner step whose state was chosen (the last one without selection data).
+        status: ``"stopped early"``, ``"ran to the end"`` or ``"out of time"``.
+        seconds: How long it took.
+    """
+
+    module: nn.Module
+    outer_params: OuterParams
+    calibrator: Calibrator | None
+    history: History
+    n_steps: int
+    best_step: int
+    status: str
+    seconds: float
+
+
+def train(
+    module: nn.Module,
+    train_data: object,
+    outer_data: object = None,
+    selection_data: object = None,
+    *,
+    recipe: Recipe,
+    optimizer: OptimizerRule,
+    max_steps: int = 1000,
+    max_seconds: float = math.inf,
+    evaluate_every: int | None = None,
+    patience: int | None = 20,
+    watch: Callable[[BilevelStep], object] = lambda step: None,
+    batch_size: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_seconds: float = 30.0,
+) -> TrainingResult:
+    """Train a network by a recipe.
+
+    The three data parts must be disjoint: `train_data` for the inner level, `outer_data` for the outer level,
+    `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck. A post-hoc
+    calibrator alone may have the rows of early stopping as `outer_data`.
+
+    If the loss or the parameters stop being finite, training goes back to the last evaluation where all was well and
+    on with half the step size, three times at most. If memory runs out, it goes back there, too, and on with batches
+    of half the size; `max_steps` stays.
+
+    Args:
+        module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
+        train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
+        outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
+        selection_data: The same; with it, the state with the lowest log loss there is restored at the end.
+        recipe: The method.
+        optimizer: The inner optimiser rule.
+        max_steps: Inner steps at most.
+        max_seconds: Stop at this time, or after ten steps if that is later, with a last look at the selection data.
+            A run that it stops depends on the machine's speed.
+        evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
+            training data, but at least 10 steps.
+        patience: Stop after so many looks without improvement; None never stops early.
+        watch: Called with the step object after every `evaluate_every` steps, and after the last one.
+        batch_size: Rows per batch where data is given as tensors; None for all rows at once.
+        seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
+            results. A `DataLoader` shuffles by its own generator.
+        progress: Show a progress bar; by default only on a terminal.
+        checkpoint: A folder of this run's own. The run saves itself there; the same call with the same folder goes on
+            where an earlier one ended, however it ended, and on the CPU gives the very bits it would have given
+            undisturbed. The first SIGTERM or SIGINT then ends the run after a step, saved, with `Interrupted`.
+        checkpoint_seconds: Time between two saves; longer where saving would take more than a fiftieth of it.
+
+    Returns:
+        The chosen network with its history.
+
+    Example:
+        >>> import torch
+        >>> from selfcal import recipes, optimizers
+        >>> x = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+        >>> y = (x[:, 0] > 0).long()
+        >>> module = torch.nn.Linear(2, 2)
+        >>> result = train(module, (x[:40], y[:40]), (x[40:50], y[40:50]), (x[50:], y[50:]),
+        ...                recipe=recipes.bo4sc(), optimizer=optimizers.Adam(lr=0.1), max_steps=50)
+        >>> result.n_steps, result.outer_params["weight"].shape
+        (50, torch.Size([40]))
+    """
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
+    if recipe.sharing is not None:
+        raise ConfigError(
+            f"train trains one network; recipe {recipe.name!r} describes several. Use "
+            f"SelfCalibratedClassifier(method=...), or a recipe for one network such as selfcal.recipes.standard()."
+        )
+    if recipe.needs_outer_data and outer_data is None:
+        raise ConfigError(
+            f"Recipe {recipe.name!r} needs outer_data: rows kept back from training for its outer level or "
+            "calibrator."
+        )
+    batches = as_batches(train_data, batch_size=batch_size, seed=seed)
+    outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
+    selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
+    if evaluate_every is None:
+        evaluate_every = max(len(batches), FEWEST_STEPS)
+    positive_int("evaluate_every", evaluate_every)
+    positive_int("max_steps", max_steps)
+    if patience is not None:
+        positive_int("patience", patience)
+    if recipe.is_bilevel and max_steps < recipe.inner_steps:
+        warnings.warn(
+            f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
+            stacklevel=2,
+        )
+
+    with RandomStream(_device(module), seed).in_use():
+        step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
+        settings = {
+            "seed": seed,
+            "max_steps": max_steps,
+            "evaluate_every": evaluate_every,
+            "patience": patience,
+        }
+        run = Run(step, batches, outer, selection)
+        run.mark_good()
+        with (
+            checkpointed(
+                run,
+                checkpoint,
+                lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
+                seconds=checkpoint_seconds,
+            ) as after_step,
+            progress_bar("Training", max_steps, progress) as advance,
+        ):
+            module.train()
+            while run.status == RUNNING:
+                with run.recovering():
+                    report = run.advance()
+                    late = run.seconds >= max_seconds and step.count >= FEWEST_STEPS
+                    if late or step.count % evaluate_every == 0 or step.count == max_steps:
+                        step.check_finite()
+                        advance(step.count, f"loss {report.inner_loss:.4f}")
+                        watch(step)
+                        losses = None if run.selection is None else selection_losses(module, run.selection)
+                        run.evaluated(losses, patience=patience, last=step.count == max_steps)
+                        if late:
+                            run.out_of_time()
+                after_step()
+        outer_params, best_step = (
+            (step.outer_params, step.count) if run.best is None else run.best.restore(step)
+        )
+        module.eval()
+        for recovery in run.recoveries():
+            warnings.warn(recovery, RecoveryWarning, stacklevel=2)
+        calibrator = None
+        if recipe.calibrator is not None and outer is not None:
+            calibrator = _calibrated(recipe.calibrator, module, outer)
+    return TrainingResult(
+        module=module,
+        outer_params=outer_params,
+        calibrator=calibrator,
+        history=run.recorder.history(),
+        n_steps=step.count,
+        best_step=best_step,
+        status=run.status,
+        seconds=run.seconds,
+    )
+
+
+def selection_losses(module: nn.Module, data: Batches) -> list[float]:
+    """The mean log loss of each network on its rows, weighted by their sample weights."""
+    n_members = len(members_of(module))
+    logits, y, weight = held_out_logits(module, data)
+    loss = F.cross_entropy(logits.double(), y, reduction="none").view(n_members, -1)
+    weight = torch.ones_like(loss) if weight is None else weight.view(n_members, -1).double()
+    weight = weight.ldexp(-weight.amax(dim=1, keepdim=True).frexp().exponent)  # so that no sum overflows
+    losses: list[float] = ((loss * weight).sum(dim=1) / weight.sum(dim=1)).tolist()
+    return losses
+
+
+def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in.
+
+    Of a team, the rows of the first network come first.
+    """
+    n_members, like = len(members_of(module)), next(module.parameters())
+
+    def joined(parts: list[Tensor]) -> Tensor:
+        return torch.cat([part.unflatten(0, (n_members, -1)) for part in parts], dim=1).flatten(0, 1)
+
+    with torch.no_grad(), evaluating(module), redirected(draws_globally(module)):
+        batches = [batch.to(like) for batch in data.one_pass(0)]
+        if not batches:
+            raise DataError("A pass over the held-out data gave no batch; expected at least one row.")
+        logits = joined([module(batch.x) for batch in batches])
+    y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
+    if all(weight is None for weight in weights):
+        return logits, y, None
+    ones = (like.new_ones(len(batch.y)) for batch in batches)
+    return logits, y, joined([o if w is None else w for o, w in zip(ones, weights, strict=True)])
+
+
+def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:
+    logits, y, weight = held_out_logits(module, data)
+    sample_weight = None if weight is None else weight.cpu().numpy()
+    return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))

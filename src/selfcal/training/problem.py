@@ -1,0 +1,260 @@
+"""A network and a recipe as a bilevel problem over one flat vector of parameters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from selfcal._support.checks import one_of
+from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
+from selfcal.errors import ConfigError, DataError
+from selfcal.training.interfaces import Evaluation, Problem
+from selfcal.training.recipe import Recipe
+from selfcal.training.types import Batch, OuterParams, Output, Sizes
+
+BLOCK = 256
+"""Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
+and what is predicted for a row must not depend on the rows beside it."""
+
+
+class BilevelProblem(Problem):
+    """The inner and the outer loss of a recipe for one `nn.Module`.
+
+    The flat vector `theta` holds the module's trainable parameters in their own order. The parameters
+    themselves are set by `write` only; passes at any `theta` move buffers unless they are within `look_ahead`.
+    """
+
+    def __init__(self, module: nn.Module, recipe: Recipe) -> None:
+        self.module = module
+        self.recipe = recipe
+        self._members = members_of(module)
+        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not trainable:
+            raise ConfigError("The network has no trainable parameters; expected at least one.")
+        if len({(p.dtype, p.device) for p in trainable.values()}) > 1:
+            raise ConfigError(
+                "The network's trainable parameters must share one dtype and one device; "
+                "got several. Try module.float().to(device)."
+            )
+        self._names = list(trainable)
+        self._live = list(trainable.values())
+        self._sizes = [p.numel() for p in self._live]
+        self._written = self._versions()
+        decayed = [
+            name.endswith("weight") and value.ndim > 1 for name, value in trainable.items()
+        ]  # vectors, such as biases and the scales of a normalisation, are none of a decay's business
+        self._n_layers = sum(decayed) // self.n_members
+        numbers = itertools.cycle(range(self._n_layers))
+        self._layers = [next(numbers) if own else None for own in decayed]
+        model = recipe.outer_model
+        self._head_name, self._head = _head(module, None if model is None else model.layer)
+        self._reads_head = model is not None and model.reads_head
+        self._draws_globally = draws_globally(module, model)
+        if self._reads_head and self._head is None:
+            raise ConfigError(
+                f"Recipe {recipe.name!r} looks at what the network's last linear layer is given; this network, a "
+                f"{type(module).__name__}, has no linear layer. End it with torch.nn.Linear(features, classes)."
+            )
+
+    def sizes(self, n_train: int) -> Sizes:
+        """How large the problem is."""
+        if self._head is None:
+            return Sizes(n_train, n_layers=self._n_layers)
+        return Sizes(n_train, self._head.out_features, self._head.in_features, self._n_layers)
+
+    def read(self) -> Tensor:
+        """The module's parameters as one flat vector (a copy)."""
+        return torch.cat([p.detach().reshape(-1) for p in self._live])
+
+    def write(self, theta: Tensor) -> None:
+        """Set the module's parameters."""
+        with torch.no_grad():
+            for p, part in zip(self._live, theta.split(self._sizes), strict=True):
+                p.copy_(part.view_as(p))
+        self._written = self._versions()
+
+    @property
+    def n_members(self) -> int:
+        """How many networks there are, each with rows of its own."""
+        return len(self._members)
+
+    def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
+        """Of each network, its parameters as one flat vector and what it holds beside them (copies)."""
+        thetas = self.read().view(self.n_members, -1)
+        return [
+            (theta.clone(), [value.clone() for value in _beside(member)])
+            for theta, member in zip(thetas, self._members, strict=True)
+        ]
+
+    def kept(self) -> list[Tensor]:
+        """What the networks hold beside their trainable parameters: buffers and frozen parameters."""
+        return [value for member in self._members for value in _beside(member)]
+
+    def keep(self, values: Iterable[Tensor]) -> None:
+        """Set what `kept` gives."""
+        for own, value in zip(self.kept(), values, strict=True):
+            own.copy_(value)
+
+    def changed_since_written(self) -> bool:
+        """Whether somebody else has set parameters (clipped, loaded or averaged them) since `write`."""
+        return self._versions() != self._written
+
+    def _versions(self) -> list[int]:
+        return [p._version for p in self._live]
+
+    def output(self, theta: Tensor, batch: Batch) -> Output:
+        """What the module says about the rows with its parameters at `theta`."""
+        parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
+        params = {name: part.view_as(p) for name, part, p in parts}
+        return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
+
+    def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
+        """What it says about the rows as the outer model blurs them."""
+        with redirected(self._draws_globally):
+            x = self._blurred(outer, batch.x)
+        return self.output(theta, replace(batch, x=x))
+
+    def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
+        """The mean over the rows of weight times loss, and the penalty if there is one."""
+        model = self.recipe.outer_model
+        hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
+        weight, penalty = hyper.get("weight"), hyper.get("penalty")
+        keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
+        try:
+            values = self.recipe.loss(output.logits, batch.y, **keywords)
+        except IndexError:
+            raise DataError(
+                f"Labels must be class codes below the number of logits, {output.logits.shape[1]}; got "
+                f"{int(batch.y.max())}. Give the network as many outputs as there are classes."
+            ) from None
+        for factor in (weight, batch.weight):
+            if factor is not None:
+                values = values * factor
+        return values.mean() if penalty is None else values.mean() + penalty
+
+    def decay(self, outer: OuterParams) -> Tensor | None:
+        """The outer model's decay of each layer, spread over the weights; the networks of a team share it."""
+        model = self.recipe.outer_model
+        if model is None or not model.decays:
+            return None
+        given = model.decay(outer)
+        none = given.new_zeros(())
+        pairs = zip(self._layers, self._sizes, strict=True)
+        return torch.cat([(none if layer is None else given[layer]).expand(size) for layer, size in pairs])
+
+    def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
+        """The training loss and its gradient at the module's own parameters, as plain training has it.
+
+        The forward pass is the module's own, so that BatchNorm statistics move as they should.
+        """
+        output = self._observed(lambda: self.module(self._blurred(outer, batch.x)))
+        loss = self.training_loss(output, outer, batch)
+        grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
+        return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
+
+    def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
+        """The outer loss, with the network in the mode it will predict in."""
+        assert self.recipe.objective is not None
+        with evaluating(self.module):
+            output = self.output(theta, batch)
+        return self.recipe.objective(output, batch)
+
+    def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
+        """What the outer model gives for these rows, with the network in the mode it will predict in."""
+        assert self.recipe.outer_model is not None
+        with torch.no_grad(), evaluating(self.module):
+            return self.recipe.outer_model(outer, self.output(theta, batch), batch)
+
+    def _blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+        model = self.recipe.outer_model
+        return x if model is None else model.blurred(outer, x)
+
+    def _observed(self, run: Callable[[], object]) -> Output:
+        """The output of a pass, with what the head was given if the outer model reads it."""
+        seen: list[tuple[Tensor, Tensor]] = []
+        watched: AbstractContextManager[object] = nullcontext()
+        if self._reads_head and self._head is not None:
+            watched = self._head.register_forward_pre_hook(
+                lambda head, given: seen.append(
+                    (given[0].detach(), head.weight.clone())
+                )  # `write` is in place
+            )
+        with watched, redirected(self._draws_globally):
+            logits = _as_logits(run())
+        if not self._reads_head:
+            return Output(logits)
+        fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[1]
+        if not fits:
+            raise ConfigError(
+                f"The head of the network must be called once in a pass, with a vector a row, and give the "
+                f"{logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. Name "
+                "the right one with the outer model's `layer`."
+            )
+        return Output(logits, *seen[0])
+
+    @contextmanager
+    def look_ahead(self) -> Iterator[None]:
+        """Within it, passes through the network leave no trace in its buffers or in the random streams."""
+        buffers = [(b, b.clone()) for b in self.module.buffers()]
+        with stream_in_use(self._live[0].device).restored():
+            try:
+                yield
+            finally:
+                for buffer, before in buffers:
+                    buffer.copy_(before)
+
+
+def members_of(module: nn.Module) -> list[nn.Module]:
+    """The networks that a module trains side by side, if it has `independent_members`; otherwise the module itself.
+
+    Each of them has rows of its own in every batch, in their order, and its own best state.
+    """
+    members: list[nn.Module] = getattr(module, "independent_members", [module])
+    return members
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Within it, the module is in evaluation mode; afterwards every part is in the mode it was in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
+    """What the network returns for these rows in the mode it predicts in, whatever rows stand beside them."""
+    blocks = [
+        torch.cat([rows, rows.new_zeros(BLOCK - len(rows), *rows.shape[1:])]) for rows in x.split(BLOCK)
+    ]
+    with torch.no_grad(), evaluating(module):
+        return torch.cat([module(block) for block in blocks])[: len(x)]
+
+
+def _beside(module: nn.Module) -> list[Tensor]:
+    """Buffers and frozen parameters."""
+    return [*module.buffers(), *(p.detach() for p in module.parameters() if not p.requires_grad)]
+
+
+def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
+    """The linear layer of that name, or the last one if there is any."""
+    linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+    if name is None:
+        return list(linear.items())[-1] if linear else ("", None)
+    return one_of("layer", name, linear), linear[name]
+
+
+def _as_logits(logits: object) -> Tensor:
+    if isinstance(logits, Tensor) and logits.ndim == 2:
+        return logits
+    got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
+    raise ConfigError(f"The network must return logits of shape (rows, classes); got {got}.")

@@ -1,0 +1,121 @@
+"""What a method is: the parts it is made of, which fit together."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from selfcal._support.checks import positive_int
+from selfcal.errors import ConfigError
+from selfcal.training.interfaces import (
+    BatchTransform,
+    Calibrator,
+    Hypergradient,
+    Loss,
+    Objective,
+    OptimizerRule,
+    OuterModel,
+    Sharing,
+)
+
+
+class Candidate(NamedTuple):
+    """A kind of network, trained by a recipe."""
+
+    network: str
+    recipe: Recipe
+
+
+@dataclass(frozen=True, repr=False)
+class Recipe:
+    """A named method: which parts it is made of. Parts that do not fit fail here, not in training.
+
+    With a `sharing`, several networks are trained on shares of the rows and answer as one. With a `portfolio`, its
+    candidates are raced, and what they say about rows they have not seen decides how much each counts.
+    """
+
+    name: str
+    loss: Loss
+    transform: BatchTransform | None = None
+    outer_model: OuterModel | None = None
+    objective: Objective | None = None
+    hypergradient: Hypergradient | None = None
+    outer_optimizer: OptimizerRule | None = None
+    inner_steps: int = 1
+    calibrator: Calibrator | None = None
+    sharing: Sharing | None = None
+    portfolio: tuple[Candidate, ...] = ()
+
+    def __post_init__(self) -> None:
+        positive_int("inner_steps", self.inner_steps)
+        for name, kind in _PARTS.items():
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, kind):
+                raise ConfigError(
+                    f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
+                )
+        if self.portfolio and self.sharing is None:
+            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no sharing; give it CrossFit().")
+        tried = [self, *(candidate.recipe for candidate in self.portfolio)]
+        if self.sharing is not None and any(recipe.calibrator is not None for recipe in tried):
+            raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
+        missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
+        if 0 < len(missing) < len(_OUTER_LEVEL):
+            raise ConfigError(
+                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
+                f"give all of {', '.join(_OUTER_LEVEL)}, or none."
+            )
+        decays = self.outer_model is not None and self.outer_model.decays
+        if decays and self.hypergradient is not None and not self.hypergradient.sees_decay:
+            raise ConfigError(
+                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training "
+                f"loss, which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
+            )
+        keywords = list(inspect.signature(self.loss).parameters.values())[2:]
+        givers = (self.transform, self.outer_model)
+        offered = frozenset().union(*(giver.provides for giver in givers if giver is not None))
+        accepted = {"weight", "penalty", *(k.name for k in keywords)}
+        required = {k.name for k in keywords if k.default is k.empty}
+        if offered - accepted or required - offered:
+            raise ConfigError(
+                f"Recipe {self.name!r}: the parts do not fit. Outer level and transform offer "
+                f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
+                f"and requires {', '.join(sorted(required)) or 'nothing'}."
+            )
+
+    def __repr__(self) -> str:
+        """The parts that are there, the loss by its name: equal recipes read the same in every process."""
+        loss, called = self.loss, ""
+        if isinstance(self.loss, functools.partial):
+            settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
+            loss, called = self.loss.func, f"({', '.join(settings)})"
+        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "sharing")}
+        shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
+        steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
+        steps += [f"portfolio={self.portfolio!r}"] if self.portfolio else []
+        given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
+        return f"Recipe({', '.join(given)})"
+
+    @property
+    def is_bilevel(self) -> bool:
+        """Whether there is an outer level at all."""
+        return self.outer_model is not None
+
+    @property
+    def needs_outer_data(self) -> bool:
+        """Whether rows must be kept back from training for the outer level or the calibrator."""
+        return self.is_bilevel or self.calibrator is not None
+
+
+_OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
+_PARTS = {
+    "transform": BatchTransform,
+    "outer_model": OuterModel,
+    "objective": Objective,
+    "hypergradient": Hypergradient,
+    "outer_optimizer": OptimizerRule,
+    "calibrator": Calibrator,
+    "sharing": Sharing,
+}

@@ -1,0 +1,290 @@
+"""A training run between two of its steps: all that changes, in one object."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selfcal.errors import TrainingError
+from selfcal.training.batches import Batches, Endless, halved
+from selfcal.training.history import Recorder
+from selfcal.training.step import BilevelStep, DivergenceError, StepReport
+from selfcal.training.types import OuterParams
+
+MAX_ROLLBACKS = 3
+RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = (
+    "running",
+    "stopped early",
+    "out of time",
+    "ran to the end",
+)
+
+
+class Run:
+    """Where training stands. `state` and `load_state` are what a checkpoint and a roll-back are made of.
+
+    Args:
+        step: What takes the steps.
+        train_data: The rows of the inner level.
+        outer_data: The rows of the outer level, if there is one.
+        selection_data: The rows to choose the best state by, if one is to be kept.
+
+    Attributes:
+        selection: The selection data, in the batches that there is memory for.
+    """
+
+    def __init__(
+        self,
+        step: BilevelStep,
+        train_data: Batches,
+        outer_data: Batches | None,
+        selection_data: Batches | None,
+    ) -> None:
+        self.step = step
+        self.selection = selection_data
+        self.best = None if selection_data is None else BestState(step)
+        self.recorder = Recorder()
+        self.recorder.snapshot(0, step.outer_params)
+        self.status = RUNNING
+        self._data = [data for data in (train_data, outer_data) if data is not None]
+        self._selection = selection_data
+        self._streams = [Endless(data) for data in self._data]
+        self._optimizer = step.optimizer
+        self._earlier = 0.0
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken, in all processes that had a part in it."""
+        return self._earlier + time.perf_counter() - self._started
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether `state` is all there is: inner steps that an outer step will look back at are not in it."""
+        return not self.step.in_flight
+
+    def advance(self) -> StepReport:
+        """Take the next step and write it down."""
+        step, recorder = self.step, self.recorder
+        train_batch = next(self._streams[0])
+        report = step(train_batch, next(self._streams[1]) if step.outer_due else None)
+        recorder.inner_loss.append(report.inner_loss)
+        if report.outer_loss is not None:
+            recorder.outer.append((step.count, report.outer_loss))
+            recorder.skipped += report.skipped
+            recorder.snapshot(step.count, step.outer_params)
+        return report
+
+    def evaluated(self, losses: list[float] | None, *, patience: int | None, last: bool) -> None:
+        """Note the selection loss of each network, if there is one, and whether it is time to stop."""
+        if self.best is not None and losses is not None:
+            self.recorder.selection.append((self.step.count, sum(losses) / len(losses)))
+            self.best.consider(self.step, losses)
+            if patience is not None and self.best.rounds_without_gain >= patience:
+                self.status = STOPPED_EARLY
+        if last and self.status == RUNNING:
+            self.status = RAN_TO_THE_END
+        self.mark_good()
+
+    def out_of_time(self) -> None:
+        """Stop here, unless training has ended by itself."""
+        if self.status == RUNNING:
+            self.status = OUT_OF_TIME
+
+    def mark_good(self) -> None:
+        """Make this the place to return to."""
+        if self.can_be_saved:
+            self._good = self._position()
+
+    @contextmanager
+    def recovering(self) -> Iterator[None]:
+        """Within it, a step that fails leads back to the last good place, to go on from there with more care.
+
+        Where the loss or the parameters stop being finite, that is half the step size, a few times at most; where
+        memory runs out, batches of half the size.
+        """
+        try:
+            yield
+        except DivergenceError as failure:
+            rollbacks = len(self.recorder.rollbacks)
+            if rollbacks == MAX_ROLLBACKS or self._optimizer.slowed(0.5) is None:
+                before = (
+                    f" Training went back {rollbacks} times before, each time with half the learning rate."
+                )
+                raise TrainingError(f"{failure}{before if rollbacks else ''}") from failure
+            self._roll_back(self.recorder.rollbacks)
+        except (MemoryError, RuntimeError) as failure:
+            if not _out_of_memory(failure):
+                raise
+            if not self._can_be_reduced():
+                raise TrainingError(
+                    f"Memory ran out after {self.step.count} steps with batches of {self._batch_rows} rows, which "
+                    f"cannot be made smaller ({_first_line(failure)}). Use a smaller network or fewer columns."
+                ) from failure
+            traceback.clear_frames(failure.__traceback__)  # what filled the memory is still in them
+            self._roll_back(self.recorder.reductions)
+
+    def recoveries(self) -> list[str]:
+        """What a user should know about steps that failed."""
+        told, recorder = [], self.recorder
+        if recorder.rollbacks:
+            told.append(
+                f"The loss or the parameters stopped being finite at step {recorder.rollbacks}: training went back "
+                f"to its last good state and on with half the learning rate, at the end with {self.step.optimizer}."
+            )
+        if recorder.reductions:
+            told.append(
+                f"Batch reduced: memory ran out after step {recorder.reductions}; training went back to its last "
+                f"good state and on with batches of half the size, at the end of {self._batch_rows} rows. With more "
+                "memory the result would be another."
+            )
+        return told
+
+    def state(self) -> dict[str, Any]:
+        """All of it as tensors and plain values, by name."""
+        stands_there = self._good["step"]["count"] == self.step.count
+        return {
+            "now": self._good if stands_there else self._position(),
+            "good": self._good,
+            "history": self.recorder.state(),
+            "status": self.status,
+            "seconds": self.seconds,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a `state`."""
+        self._good = state["good"]
+        self.recorder.load_state(state["history"])
+        self.status = state["status"]
+        self._earlier, self._started = state["seconds"], time.perf_counter()
+        self._take_care()
+        self._go_to(state["now"])
+
+    def _roll_back(self, failures: list[int]) -> None:
+        failures.append(self.step.count)
+        self._take_care()
+        self._go_to(self._good)
+        self.recorder.forget_after(self.step.count, self.step.outer_params)
+
+    def _take_care(self) -> None:
+        """Make steps and batches as small as failures so far have taught."""
+        if self.recorder.rollbacks:
+            slowed = self._optimizer.slowed(0.5 ** len(self.recorder.rollbacks))
+            self.step.optimizer = slowed or self._optimizer
+        times = len(self.recorder.reductions)
+        for stream, data in zip(self._streams, self._data, strict=True):
+            stream.batches = halved(data, times)
+        self.selection = None if self._selection is None else halved(self._selection, times)
+
+    def _can_be_reduced(self) -> bool:
+        times = len(self.recorder.reductions)
+        data = [*self._data, *([] if self._selection is None else [self._selection])]
+        return any(len(halved(of, times + 1)) > len(halved(of, times)) for of in data)
+
+    @property
+    def _batch_rows(self) -> int:
+        train = self._streams[0].batches
+        return -(-train.n_rows // len(train))
+
+    def _position(self) -> dict[str, Any]:
+        return {
+            "step": self.step.state(),
+            "streams": [stream.state() for stream in self._streams],
+            "best": None if self.best is None else self.best.state(),
+            "random": list(self.step.random.state()),
+        }
+
+    def _go_to(self, position: dict[str, Any]) -> None:
+        self.step.load_state(position["step"])
+        if self.best is not None:
+            self.best.load_state(position["best"], self.step.device)
+        for stream, place in zip(self._streams, position["streams"], strict=True):
+            stream.load_state(place)
+        self.step.random.load_state(tuple(position["random"]))  # last: a loader may draw when it starts
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """Whether this is one of the ways in which Python and torch say it; on the CPU, torch has no type for it."""
+    said = str(error)
+    return (
+        isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
+        or "DefaultCPUAllocator" in said
+        or "out of memory" in said
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
+
+
+class BestState:
+    """The state with the lowest selection loss so far, of each network for itself."""
+
+    def __init__(self, step: BilevelStep) -> None:
+        n_members = step.problem.n_members
+        self._losses = [float("inf")] * n_members
+        self._waited = [0] * n_members
+        self._kept = [_Member(*part, step.outer_params, step.count) for part in step.problem.read_members()]
+
+    @property
+    def rounds_without_gain(self) -> int:
+        """How many looks in a row have brought no network any gain."""
+        return min(self._waited)
+
+    def consider(self, step: BilevelStep, losses: list[float]) -> None:
+        """Keep the state of the networks whose loss is lower."""
+        better = [loss < least for loss, least in zip(losses, self._losses, strict=True)]
+        self._waited = [
+            0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)
+        ]
+        if any(better):
+            for place, part in enumerate(step.problem.read_members()):
+                if better[place]:
+                    self._losses[place] = losses[place]
+                    self._kept[place] = _Member(*part, step.outer_params, step.count)
+
+    def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
+        """Set every network to its kept state; the latest of their outer parameters, and its step."""
+        if not all(map(math.isfinite, self._losses)):
+            raise TrainingError(
+                f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
+                "rate, or look for extreme values in the selection data."
+            )
+        step.problem.write(torch.cat([member.theta for member in self._kept]))
+        step.problem.keep(value for member in self._kept for value in member.buffers)
+        latest = max(self._kept, key=lambda member: member.step)
+        return latest.outer, latest.step
+
+    def state(self) -> dict[str, Any]:
+        """All of it, by name; what was kept never changes, so it need not be copied."""
+        return {
+            "losses": list(self._losses),
+            "waited": list(self._waited),
+            "kept": [member._asdict() for member in self._kept],
+        }
+
+    def load_state(self, state: dict[str, Any], device: torch.device) -> None:
+        """Go on from a `state`."""
+        self._losses, self._waited = list(state["losses"]), list(state["waited"])
+        self._kept = [_Member(**member).to(device) for member in state["kept"]]
+
+
+class _Member(NamedTuple):
+    """One network as it was after a step."""
+
+    theta: Tensor
+    buffers: list[Tensor]
+    outer: OuterParams
+    step: int
+
+    def to(self, device: torch.device) -> _Member:
+        """The same on a device."""
+        outer = {name: value.to(device) for name, value in self.outer.items()}
+        return _Member(self.theta.to(device), [value.to(device) for value in self.buffers], outer, self.step)

@@ -1,0 +1,234 @@
+"""One step of training: an inner one, and an outer one when it is due. It never asks which method it takes."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from selfcal._support.checks import positive_int
+from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
+from selfcal.errors import ConfigError, TrainingError
+from selfcal.training.batches import as_batch
+from selfcal.training.interfaces import InnerStep, OptimizerRule, Trajectory
+from selfcal.training.problem import BilevelProblem
+from selfcal.training.recipe import Recipe
+from selfcal.training.types import Batch, OuterParams
+
+MAX_SKIPPED_IN_A_ROW = 10
+
+
+class DivergenceError(TrainingError):
+    """The loss or the parameters stopped being finite; a smaller step size may help."""
+
+
+class StepReport(NamedTuple):
+    """What one call of `BilevelStep` did."""
+
+    inner_loss: float
+    outer_loss: float | None
+    skipped: bool
+
+
+class BilevelStep:
+    """One inner step per call, and an outer step after every `recipe.inner_steps` of them.
+
+    The module's parameters are up to date after every call, and may be changed between calls. Training or
+    evaluation mode is the caller's to set. A recipe without an outer level makes this plain training.
+
+    Args:
+        module: The network; its parameters are the inner parameters.
+        optimizer: The inner optimiser, e.g. ``selfcal.optimizers.Adam(lr=1e-2)``.
+        recipe: The method, e.g. ``selfcal.recipes.bo4sc()``.
+        n_train: How many training rows there are; batches address them as ``0..n_train - 1``.
+
+    Example:
+        >>> import torch
+        >>> from selfcal import Batch, optimizers, recipes
+        >>> x, y = torch.randn(40, 2), torch.arange(40) % 2
+        >>> module = torch.nn.Linear(2, 2)
+        >>> step = BilevelStep(module, optimizers.Adam(lr=0.1), recipes.bo4sc(inner_steps=2), n_train=30)
+        >>> for _ in range(4):
+        ...     report = step(Batch(x[:30], y[:30], torch.arange(30)), (x[30:], y[30:]))
+        >>> step.outer_params["weight"].shape
+        torch.Size([30])
+    """
+
+    def __init__(self, module: nn.Module, optimizer: OptimizerRule, recipe: Recipe, *, n_train: int) -> None:
+        if not isinstance(optimizer, OptimizerRule):
+            raise ConfigError(
+                f"Expected an optimiser rule such as selfcal.optimizers.Adam(lr=1e-2); "
+                f"got {type(optimizer).__name__}. torch.optim works in place and cannot be differentiated."
+            )
+        self.problem = BilevelProblem(module, recipe)
+        self.recipe = recipe
+        self.optimizer = optimizer
+        self.count = 0
+        self._theta = self.problem.read()
+        self.random = stream_in_use(self.device)
+        self._transform_draws_globally = draws_globally(recipe.transform)
+        self._state = optimizer.init(self._theta)
+        n_train = positive_int("n_train", n_train)
+        self._outer: OuterParams = {}
+        if recipe.outer_model is not None:
+            self._outer = recipe.outer_model.init(self.problem.sizes(n_train), like=self._theta)
+        rule = recipe.outer_optimizer
+        self._outer_state = {name: rule.init(value) for name, value in self._outer.items()} if rule else {}
+        self._outer_count = 0
+        self._skipped_in_a_row = 0
+        horizon = recipe.hypergradient.horizon if recipe.hypergradient else 0
+        self._records = recipe.hypergradient.records if recipe.hypergradient else None
+        self._horizon = recipe.inner_steps if horizon is None else min(horizon, recipe.inner_steps)
+        self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters lie."""
+        return self._theta.device
+
+    @property
+    def outer_params(self) -> OuterParams:
+        """The outer parameters by name."""
+        return dict(self._outer)
+
+    def hyperparameters(self, rows: object) -> dict[str, Tensor]:
+        """What the outer level now gives for these rows, such as their weights or their gamma."""
+        batch = as_batch(rows).to(self._theta)
+        return self.problem.hyperparameters(self._theta, self._outer, batch)
+
+    @property
+    def outer_due(self) -> bool:
+        """Whether the next call will take an outer step and so needs an outer batch."""
+        return self.recipe.is_bilevel and (self.count + 1) % self.recipe.inner_steps == 0
+
+    def __call__(self, train_batch: object, outer_batch: object = None) -> StepReport:
+        """Take one inner step on `train_batch`; if an outer step is due, take it on `outer_batch`."""
+        due = self.outer_due
+        if due and outer_batch is None:
+            raise ConfigError(
+                "An outer step is due and no outer batch was given. Pass one whenever step.outer_due is true."
+            )
+        self._read_changes()
+        batch = as_batch(train_batch).to(self._theta)
+        if self.recipe.transform is not None:
+            with redirected(self._transform_draws_globally):
+                batch = self.recipe.transform(batch)
+        loss = self._inner_step(batch)
+        if not due:
+            return StepReport(loss, None, skipped=False)
+        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
+        return StepReport(loss, outer_loss, skipped=not taken)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether inner steps are recorded for an outer step to come; they are not part of `state`."""
+        return bool(self._trajectory)
+
+    def state(self) -> dict[str, Any]:
+        """All that a step depends on and changes: copies, by name."""
+        self._read_changes()
+        return {
+            "theta": self._theta.clone(),
+            "kept": [kept.clone() for kept in self.problem.kept()],
+            "optimizer": [part.clone() for part in self._state],
+            "outer": {name: value.clone() for name, value in self._outer.items()},
+            "outer_optimizer": {name: [p.clone() for p in s] for name, s in self._outer_state.items()},
+            "count": self.count,
+            "outer_count": self._outer_count,
+            "skipped_in_a_row": self._skipped_in_a_row,
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a `state`, which stays as it is."""
+        device = self._theta.device
+        self._theta = state["theta"].to(device, copy=True)
+        self.problem.write(self._theta)
+        self.problem.keep(state["kept"])
+        self._state = tuple(part.to(device, copy=True) for part in state["optimizer"])
+        self._outer = {name: value.to(device, copy=True) for name, value in state["outer"].items()}
+        self._outer_state = {
+            name: tuple(part.to(device, copy=True) for part in parts)
+            for name, parts in state["outer_optimizer"].items()
+        }
+        self.count, self._outer_count = state["count"], state["outer_count"]
+        self._skipped_in_a_row = state["skipped_in_a_row"]
+        self._trajectory.clear()
+
+    def check_finite(self) -> None:
+        """Make sure that the parameters are numbers, as a step with a finite loss can still lead out of them."""
+        if not bool(self._theta.isfinite().all()):
+            raise DivergenceError(
+                f"Parameters became infinite or NaN in step {self.count} with {self.optimizer}. "
+                "Lower the learning rate."
+            )
+
+    def _read_changes(self) -> None:
+        """Start from what somebody else has made of the parameters, if they were set since the last step."""
+        if self.problem.changed_since_written():
+            self._theta = self.problem.read()
+            self._trajectory.clear()
+
+    def _inner_step(self, batch: Batch) -> float:
+        remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
+        record = remaining <= self._horizon
+        rewind = self.random.mark() if record else None
+        if self._trajectory:  # the last recorded step keeps the state it led to
+            self._state = tuple(s.clone() for s in self._state)
+        before = self._theta
+        if record:  # copied before the passes, whose memory is then given back whole
+            self._theta = before.clone()
+        graph = None
+        if record and self._records == "graph":
+            graph = self.problem.gradient_graph(before, self._outer, batch)
+        evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
+        self.count += 1
+        value = float(evaluation.loss)
+        if not math.isfinite(value):
+            raise DivergenceError(
+                f"The training loss became {value} at step {self.count} with {self.optimizer}; the features of its "
+                f"rows lie between {float(batch.x.min()):g} and {float(batch.x.max()):g}. "
+                "Lower the learning rate, or look for extreme values in the features."
+            )
+        with torch.no_grad():
+            decay = self.problem.decay(self._outer)
+            lost = None if decay is None else decay * self._theta
+            self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
+            if lost is not None:
+                self._theta.sub_(lost, alpha=self.optimizer.rate(self.count))
+        if rewind is not None:
+            kept = None if self._records == "start" else evaluation
+            step = InnerStep(before, self._state, self.count, batch, rewind, kept, graph)
+            self._trajectory.append(step)
+        self.problem.write(self._theta)
+        return value
+
+    def _outer_step(self, batch: Batch) -> tuple[float, bool]:
+        recipe = self.recipe
+        assert recipe.hypergradient is not None
+        assert recipe.outer_optimizer is not None
+        assert recipe.outer_model is not None
+        trajectory = Trajectory(self.optimizer, self._trajectory, self._theta)
+        with self.problem.look_ahead():
+            value, grads = recipe.hypergradient(self.problem, trajectory, self._outer, batch)
+        self._trajectory.clear()
+        if not all(bool(g.isfinite().all()) for g in grads.values()):
+            self._skipped_in_a_row += 1
+            if self._skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+                raise TrainingError(
+                    f"The hypergradient was not finite {MAX_SKIPPED_IN_A_ROW} outer steps in a row, up to step "
+                    f"{self.count}. Lower the inner learning rate, or use another hypergradient."
+                )
+            return float(value), False
+        self._skipped_in_a_row = 0
+        self._outer_count += 1
+        with torch.no_grad():
+            for name, grad in grads.items():
+                self._outer[name], self._outer_state[name] = recipe.outer_optimizer.update(
+                    self._outer[name], grad, self._outer_state[name], self._outer_count
+                )
+            self._outer = recipe.outer_model.project(self._outer)
+        return float(value), True

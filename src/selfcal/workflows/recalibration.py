@@ -1,0 +1,104 @@
+"""A post-hoc calibrator for predictions in a table, fitted on some rows and applied to others."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Self
+
+import numpy as np
+import polars as pl
+from sklearn.base import clone
+
+from selfcal import metrics, recipes
+from selfcal._support.checks import Float, one_of
+from selfcal.datasets import stratified_split
+from selfcal.errors import CalibrationWarning, DataError
+from selfcal.reporting.predictions import Predictions
+from selfcal.workflows.evaluation import Judge, Layout
+
+FOLDS = 5
+_SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would rule the fit
+
+
+class Recalibration:
+    """A calibrator in place of the probabilities that a table holds.
+
+    Args:
+        layout: Where the predictions stand.
+        calibrator: The name of a calibrator, such as "temperature"; one of `recipes.POST_HOC`.
+
+    Attributes:
+        before: The predictions as they were.
+        after: The predictions as calibrators say that were fitted on other rows (five folds).
+
+    Example:
+        >>> from selfcal.workflows.evaluation import find_layout
+        >>> sure = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
+        >>> mended = Recalibration(find_layout(sure, "y")).fit(sure)
+        >>> mended.apply(sure)["prob_a"].round(2)[0]
+        0.75
+    """
+
+    before: Predictions
+    after: Predictions
+
+    def __init__(self, layout: Layout, calibrator: str = "temperature") -> None:
+        self.layout = layout
+        self._calibrator = recipes.POST_HOC[one_of("calibrator", calibrator, recipes.POST_HOC)]()
+
+    def fit(self, table: pl.DataFrame, *, drop_unlabelled: bool = False) -> Self:
+        """Fit on labelled rows that the model was not trained on."""
+        judge = Judge(self.layout, drop_unlabelled=drop_unlabelled, keep=table.height * table.width).update(
+            table
+        )
+        kept = judge.predictions
+        if kept is None or len(kept.y) < 2 * FOLDS:
+            raise DataError(f"Calibration must have at least {2 * FOLDS} labelled rows; got {judge.rows}.")
+        self.before = kept
+        z = _logits(kept.probs)
+        probs = np.empty_like(kept.probs)
+        for fold in stratified_split(kept.y, [1 / FOLDS] * FOLDS, seed=0):
+            rest = np.setdiff1d(np.arange(len(z)), fold)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", CalibrationWarning)  # the fit on all rows says it, too
+                probs[fold] = clone(self._calibrator).fit(z[rest], kept.y[rest]).predict_proba(z[fold])
+        if self.layout.columns:
+            self.after = Predictions.from_probabilities(kept.y, probs)
+        else:
+            self.after = Predictions(kept.y, kept.chosen, probs[:, 1], probs)
+        self._calibrator.fit(z, kept.y)
+        return self
+
+    def apply(self, part: pl.DataFrame, start: int = 0) -> pl.DataFrame:
+        """The rows with calibrated probabilities, and the choice and confidence that follow from them.
+
+        A column `abstain` goes: it was decided by the confidences as they were.
+        """
+        part = part.drop(self.stale(part))
+        if not part.height:
+            return part
+        probs = self._calibrator.predict_proba(_logits(self.layout.probabilities(part, start)))
+        if not self.layout.columns:
+            return part.with_columns(pl.Series(self.layout.confidence, probs[:, 1]))
+        names = pl.Series(self.layout.classes, dtype=pl.String)
+        changed = {name: pl.Series(probs[:, code]) for code, name in enumerate(self.layout.columns)}
+        follows = {
+            "predicted": names.gather(probs.argmax(axis=1)),
+            "confidence": pl.Series(probs.max(axis=1)),
+        }
+        changed |= {name: values for name, values in follows.items() if name in part.columns}
+        return part.with_columns(values.alias(name) for name, values in changed.items())
+
+    def stale(self, part: pl.DataFrame) -> list[str]:
+        """Columns that are no longer true once the confidences have changed."""
+        used = {self.layout.target, self.layout.choice, *self.layout.columns}
+        return [name for name in ("abstain",) if name in part.columns and name not in used]
+
+    @property
+    def gain(self) -> metrics.Comparison:
+        """The log loss after and before, on rows that the calibrator was not fitted on."""
+        return metrics.compare(self.before.y, self.after.probs, self.before.probs)
+
+
+def _logits(probs: Float) -> Float:
+    return np.log(np.maximum(probs, _SMALLEST))

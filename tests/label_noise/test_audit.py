@@ -1,0 +1,270 @@
+"""The audit against labels that were made wrong on purpose, under posteriors that are known."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from selfcal.datasets import Blobs, Spirals
+from selfcal.errors import ConfigError, DataError
+from selfcal.label_noise import transition
+from selfcal.label_noise.audit import audit_labels
+
+SETS = {"blobs": Blobs(1.7), "spirals": Spirals(2.5)}
+
+
+def symmetric(k, rate):
+    return (1 - rate - rate / (k - 1)) * np.eye(k) + rate / (k - 1)
+
+
+def to_the_next(k, rate):
+    return (1 - rate) * np.eye(k) + rate * np.roll(np.eye(k), 1, axis=1)
+
+
+def draw(data, T, seed=0, n=1000):
+    """Rows with the exact posterior of their given labels, those labels, and which of them are wrong."""
+    X, y = data.sample(n, seed)
+    chance = np.random.default_rng([seed, 1]).random((n, 1))
+    labels = (T[y].cumsum(axis=1) > chance).argmax(axis=1)
+    return data.posterior(X) @ T, labels, labels != y
+
+
+def area(scores, wrong):
+    """The probability that a wrong label has the higher score, ties counted half."""
+    above = scores[wrong][:, None] - scores[~wrong]
+    return ((above > 0) + (above == 0) / 2).mean()
+
+
+def place(audit):
+    found = np.empty(len(audit.ranking))
+    found[audit.ranking] = -np.arange(len(found))
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.4])
+@pytest.mark.parametrize("name", SETS)
+def test_the_noise_is_estimated(name, rate):
+    k = SETS[name].n_classes
+    rates = [audit_labels(*draw(SETS[name], symmetric(k, rate), seed)[:2]).noise_rate for seed in range(5)]
+    assert np.mean(rates) == pytest.approx(rate, rel=0.15)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.4])
+@pytest.mark.parametrize("name", SETS)
+def test_false_alarms_are_as_rare_as_promised(name, rate):
+    counts, shares = [], []
+    for seed in range(20):
+        probs, labels, wrong = draw(SETS[name], symmetric(SETS[name].n_classes, rate), seed)
+        flagged = audit_labels(probs, labels, false_alarms=0.1).flagged
+        counts.append(len(flagged))
+        shares.append((~wrong[flagged]).sum() / max(len(flagged), 1))
+    assert np.mean(counts) > 1000 * rate * 0.2
+    assert np.mean(shares) < 0.1
+    assert np.average(shares, weights=counts) < 0.15  # draws that overrate the noise have more flags
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_overlap_is_no_noise(name):
+    audits = [audit_labels(*draw(SETS[name], np.eye(SETS[name].n_classes), seed)[:2]) for seed in range(5)]
+    assert sum(len(audit.flagged) for audit in audits) <= 5
+    assert max(audit.noise_rate for audit in audits) < 0.01
+    assert "none can be named" in str(audits[0])
+
+
+def test_a_coin_is_no_wrong_label():
+    """Rows of 60 to 40 that nobody can call are not errors, even without a clear row among them."""
+    generator = np.random.default_rng(0)
+    p = generator.beta(4, 4, 2000)
+    labels = (generator.random(2000) < p).astype(int)
+    audit = audit_labels(np.column_stack([1 - p, p]), labels)
+    assert len(audit.flagged) < 5
+
+
+def test_the_ranking_is_that_of_bayes_under_symmetric_noise():
+    """Then the probability of the given label alone decides, so nothing can rank better."""
+    probs, labels, wrong = draw(SETS["blobs"], symmetric(5, 0.4))
+    audit = audit_labels(probs, labels)
+    assert area(place(audit), wrong) == pytest.approx(
+        area(-probs[np.arange(len(labels)), labels], wrong), abs=1e-3
+    )
+
+
+def test_one_way_noise_is_seen_as_such():
+    T = to_the_next(5, 0.2)
+    probs, labels, wrong = draw(SETS["blobs"], T)
+    audit = audit_labels(probs, labels)
+    next_class = np.roll(np.eye(5, dtype=bool), 1, axis=1)
+    assert (
+        audit.transition[next_class].min() > 3 * audit.transition[~next_class & ~np.eye(5, dtype=bool)].max()
+    )
+    bayes = (
+        1 - draw(SETS["blobs"], np.eye(5))[0][np.arange(1000), labels] * 0.8 / probs[np.arange(1000), labels]
+    )
+    self_confidence = -probs[np.arange(1000), labels]
+    assert area(place(audit), wrong) > area(self_confidence, wrong) + 0.01
+    assert area(place(audit), wrong) == pytest.approx(area(bayes, wrong), abs=0.01)
+
+
+def test_suspicion_is_the_posterior_by_brute_force():
+    """With the matrix known and a model that has learned the noise: count over all true classes."""
+    T = symmetric(3, 0.3)
+    true = np.random.default_rng(0).dirichlet(np.full(3, 0.3), 3000)
+    generator = np.random.default_rng(1)
+    labels = ((true @ T).cumsum(axis=1) > generator.random((3000, 1))).argmax(axis=1)
+    found = transition.explained(true @ T, labels, T)
+    joint = found[:, :, None] * T
+    expected = true[:, :, None] * T
+    for j in range(3):
+        right, ours = (
+            1 - by[labels == j, j, j] / by[labels == j, :, j].sum(axis=1) for by in (expected, joint)
+        )
+        assert np.abs(right - ours).mean() < 0.02
+
+
+def test_the_suggestion_is_the_likeliest_true_class():
+    probs, labels, wrong = draw(Blobs(1.3), symmetric(5, 0.1))
+    audit = audit_labels(probs, labels)
+    surely = audit.suspicion > 0.8
+    assert surely.sum() > 80
+    assert (audit.suggested != labels)[surely].all()
+    assert (audit.suggested == labels)[~wrong].mean() > 0.95
+
+
+def test_flagged_is_the_longest_start_that_keeps_the_promise():
+    probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
+    audit = audit_labels(probs, labels, false_alarms=0.1)
+    order = audit.suspicion[audit.ranking]
+    assert (np.diff(order) <= 0).all()
+    means = [1 - order[:count].mean() for count in range(1, 1001)]
+    kept = [count for count, mean in enumerate(means, 1) if mean <= 0.1 and order[count - 1] >= 0.5]
+    assert len(audit.flagged) == max(kept)
+    assert audit.expected_false_alarms == pytest.approx(means[len(audit.flagged) - 1])
+    assert (audit.flagged == audit.ranking[: len(audit.flagged)]).all()
+
+
+def test_a_larger_share_flags_more():
+    probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
+    audits = [audit_labels(probs, labels, false_alarms=share) for share in (0, 0.08, 0.2, 1)]
+    counts = [len(audit.flagged) for audit in audits]
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1] == (audits[-1].suspicion >= 0.5).sum()
+
+
+@settings(max_examples=10, deadline=None)
+@given(order=st.permutations(range(5)), seed=st.integers(0, 3))
+def test_the_order_of_the_classes_does_not_matter(order, seed):
+    probs, labels, _ = draw(SETS["blobs"], to_the_next(5, 0.2), seed, n=300)
+    one, other = audit_labels(probs, labels), audit_labels(probs[:, order], np.argsort(order)[labels])
+    np.testing.assert_allclose(other.suspicion, one.suspicion, atol=1e-6)
+    assert (np.array(order)[other.suggested] == one.suggested).all()
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
+    shuffled = np.random.default_rng(0).permutation(1000)
+    one, other = audit_labels(probs, labels), audit_labels(probs[shuffled], labels[shuffled])
+    np.testing.assert_allclose(other.suspicion, one.suspicion[shuffled], atol=1e-9)
+
+
+def test_weights_that_know_more_help_and_others_do_no_harm():
+    probs, labels, wrong = draw(SETS["spirals"], symmetric(2, 0.2))
+    generator = np.random.default_rng(0)
+    knowing = np.where(wrong, generator.random(1000), 0.5 + generator.random(1000))
+    knowing[:100] = np.nan
+    plain = area(place(audit_labels(probs, labels)), wrong)
+    helped = audit_labels(probs, labels, weights=knowing)
+    assert area(place(helped), wrong) > plain + 0.002
+    assert helped.noise_rate == pytest.approx(audit_labels(probs, labels).noise_rate, abs=1e-6)
+    unknowing = audit_labels(probs, labels, weights=generator.random(1000))
+    assert area(place(unknowing), wrong) > plain - 0.005
+    unknown = audit_labels(probs, labels, weights=np.full(1000, np.nan))
+    assert (unknown.suspicion == audit_labels(probs, labels).suspicion).all()
+
+
+def test_names_and_rows_for_a_table():
+    probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
+    names = np.array(["ant", "bee", "cat", "dog", "eel"])
+    audit = audit_labels(probs, names[labels], classes=names)
+    numbers = json.loads(json.dumps(audit.to_dict(limit=3)))
+    assert len(numbers["rows"]) == 3 < numbers["flagged"] == len(audit.flagged)
+    first = numbers["rows"][0]
+    assert first["row"] == audit.ranking[0]
+    assert first["given"] == names[labels[audit.ranking[0]]]
+    assert f"{len(audit.flagged)} rows are flagged" in str(audit)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_rows(n):
+    audit = audit_labels(np.tile([0.7, 0.2, 0.1], (n, 1)), np.arange(n) % 3)
+    assert sorted(audit.ranking) == list(range(n))
+    assert ((audit.suspicion >= 0) & (audit.suspicion <= 1)).all()
+
+
+def test_certain_probabilities():
+    labels = np.arange(100) % 4
+    audit = audit_labels(np.eye(4)[labels], labels)
+    assert len(audit.flagged) == 0
+    assert audit.noise_rate < 1e-3
+
+
+@given(
+    k=st.integers(2, 6), n=st.integers(1, 60), concentration=st.floats(0.01, 10), seed=st.integers(0, 1000)
+)
+@settings(max_examples=25, deadline=None)
+def test_any_probabilities_give_a_sound_audit(k, n, concentration, seed):
+    generator = np.random.default_rng(seed)
+    probs = generator.dirichlet(np.full(k, concentration) + 1e-3, n)
+    audit = audit_labels(probs, generator.integers(k, size=n))
+    assert ((audit.suspicion >= 0) & (audit.suspicion <= 1)).all()
+    np.testing.assert_allclose(audit.transition.sum(axis=1), 1)
+    assert (audit.transition.argmax(axis=1) == np.arange(k)).all()
+    assert audit.expected_false_alarms <= 0.1
+
+
+PROBS = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((PROBS, [0, 1]), DataError, "y has 2, probs has 3"),
+        ((PROBS, [0, 1, 2]), DataError, "row 2 is 2"),
+        ((PROBS * 2, [0, 1, 0]), DataError, "sum to one"),
+        ((PROBS[:, 0], [0, 1, 0]), DataError, "at least two classes"),
+        ((PROBS[:0], []), DataError, "no rows"),
+    ],
+)
+def test_what_cannot_be_audited(arguments, error, message):
+    with pytest.raises(error, match=message):
+        audit_labels(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"false_alarms": 1.5}, ConfigError, "false_alarms must be a number in"),
+        ({"weights": [1.0, 2.0]}, DataError, "one weight for each of the 3 rows"),
+        ({"weights": [1.0, -1.0, np.nan]}, DataError, "row 1 is -1"),
+        ({"weights": [1.0, np.inf, np.nan]}, DataError, "row 1 is inf"),
+        ({"classes": ["a"]}, DataError, "must name the 2 columns"),
+    ],
+)
+def test_options_that_make_no_sense(options, error, message):
+    with pytest.raises(error, match=message):
+        audit_labels(PROBS, [0, 1, 0], **options)
+
+
+def test_few_labels_with_little_to_tell_make_nothing_sure():
+    """Alone, the likeliest makes nearly all rows certain for one draw in three, and none for others."""
+    T, sure = symmetric(2, 0.43), []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        first = rng.uniform(0.42, 0.58, 200)
+        probs = np.c_[first, 1 - first]
+        undoing = transition.undoing(probs, (rng.random(200) > first).astype(int), T)
+        cleared = transition.undone(probs, *undoing)
+        sure.append(np.median(cleared.max(axis=1)))
+    assert min(sure) > 0.55
+    assert max(sure) < 0.9

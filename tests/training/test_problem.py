@@ -1,0 +1,117 @@
+import pytest
+import torch
+from torch import nn
+
+from selfcal import recipes
+from selfcal.errors import ConfigError
+from selfcal.training.problem import BilevelProblem
+from selfcal.training.types import Batch
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 2))
+
+
+X, Y = torch.randn(10, 3, generator=torch.Generator().manual_seed(1)), torch.arange(10) % 2
+
+
+def test_read_and_write_round_trip():
+    problem = BilevelProblem(network(), recipes.standard())
+    theta = problem.read()
+    assert theta.shape == (3 * 4 + 4 + 4 + 4 + 4 * 2 + 2,)
+    problem.write(theta + 1)
+    torch.testing.assert_close(problem.read(), theta + 1)
+
+
+def test_evaluate_equals_backward():
+    module = nn.Linear(3, 2)
+    problem = BilevelProblem(module, recipes.standard())
+    loss, grad, output = problem.evaluate({}, Batch(X, Y))
+    torch.testing.assert_close(output.logits, module(X))
+    expected = nn.functional.cross_entropy(module(X), Y)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item())
+    torch.testing.assert_close(grad, torch.cat([p.grad.reshape(-1) for p in module.parameters()]))
+
+
+def test_inner_is_the_mean_of_weight_times_loss_divided_by_n():
+    module = nn.Linear(3, 2)
+    problem = BilevelProblem(module, recipes.bo4sc())
+    weight, own = torch.linspace(0, 1, 20), torch.linspace(1, 2, 10)
+    index = torch.arange(5, 15)
+    loss = problem.inner(problem.read(), {"weight": weight}, Batch(X, Y, index, own))
+    expected = nn.functional.cross_entropy(module(X), Y, reduction="none") * weight[index] * own
+    torch.testing.assert_close(loss, expected.sum() / 10)
+
+
+def test_frozen_parameters_are_not_trained():
+    module = network()
+    module[0].requires_grad_(False)
+    problem = BilevelProblem(module, recipes.standard())
+    assert problem.read().numel() == sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def test_tied_parameters_count_once():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(3, 3, bias=False)
+            self.b = nn.Linear(3, 3, bias=False)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    problem = BilevelProblem(Tied(), recipes.standard())
+    theta = problem.read()
+    assert theta.numel() == 9
+    loss = problem.inner(theta, {}, Batch(X, Y))
+    torch.testing.assert_close(loss, problem.evaluate({}, Batch(X, Y)).loss)
+
+
+def test_look_ahead_leaves_no_trace():
+    module = network()
+    problem = BilevelProblem(module, recipes.standard())
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    rng = torch.get_rng_state()
+    with problem.look_ahead():
+        problem.inner(problem.read(), {}, Batch(X, Y))
+        assert not torch.equal(module[1].running_mean, before["1.running_mean"])
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), rng)
+    assert all(p.grad is None for p in module.parameters())
+    assert module.training
+
+
+def test_outer_sees_the_network_as_it_will_predict():
+    module = network()
+    problem = BilevelProblem(module, recipes.bo4sc())
+    first, second = (problem.outer(problem.read(), {}, Batch(X, Y)) for _ in range(2))
+    assert first == second  # dropout off
+    assert module.training
+
+
+@pytest.mark.parametrize(
+    ("module", "wording"),
+    [
+        (nn.ReLU(), "no trainable parameters"),
+        (nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2).double()]), "one dtype and one device"),
+    ],
+)
+def test_modules_that_cannot_be_trained(module, wording):
+    with pytest.raises(ConfigError, match=wording):
+        BilevelProblem(module, recipes.standard())
+
+
+@pytest.mark.parametrize(
+    ("returned", "wording"), [(lambda x: x[:, 0], r"shape \(10,\)"), (lambda x: (x, x), "got a tuple")]
+)
+def test_networks_that_do_not_return_logits(returned, wording):
+    class Odd(nn.Linear):
+        def forward(self, x):
+            return returned(super().forward(x))
+
+    problem = BilevelProblem(Odd(3, 2), recipes.standard())
+    with pytest.raises(ConfigError, match=wording):
+        problem.evaluate({}, Batch(X, Y))

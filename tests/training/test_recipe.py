@@ -1,0 +1,111 @@
+import functools
+import subprocess
+import sys
+
+import pytest
+
+from selfcal import Recipe, recipes
+from selfcal.calibrators import TemperatureScaling
+from selfcal.ensembles.folds import CrossFit
+from selfcal.errors import ConfigError
+from selfcal.hypergradients import OneStep
+from selfcal.losses import cross_entropy
+from selfcal.objectives import ConfidenceBCE
+from selfcal.optimizers import SGD
+from selfcal.outer import SampleWeights
+from selfcal.training.recipe import Candidate
+
+
+def test_an_outer_level_must_be_whole():
+    with pytest.raises(ConfigError, match="without objective, hypergradient, outer_optimizer"):
+        Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights())
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"portfolio": (Candidate("mlp", recipes.standard()),)}, "has a portfolio and no sharing"),
+        ({"sharing": 5}, "sharing must be a Sharing object; got 5"),
+        ({"sharing": CrossFit(), "calibrator": TemperatureScaling()}, "leave the calibrator out"),
+        (
+            {"sharing": CrossFit(), "portfolio": (Candidate("mlp", recipes.isoreg()),)},
+            "leave the calibrator out",
+        ),
+    ],
+)
+def test_what_does_not_go_with_sharing(parts, message):
+    with pytest.raises(ConfigError, match=message):
+        Recipe("shared", cross_entropy, **parts)
+
+
+def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():
+    class Gamma(SampleWeights):
+        provides = frozenset({"gamma"})
+
+    with pytest.raises(
+        ConfigError, match="offer gamma; the loss accepts penalty, weight and requires nothing"
+    ):
+        Recipe(
+            name="odd",
+            loss=cross_entropy,
+            outer_model=Gamma(),
+            objective=ConfidenceBCE(),
+            hypergradient=OneStep(),
+            outer_optimizer=SGD(lr=1),
+        )
+
+
+def test_a_loss_with_the_keyword_accepts_it():
+    class Gamma(SampleWeights):
+        provides = frozenset({"gamma"})
+
+    def focal(logits, y, *, gamma):
+        return cross_entropy(logits, y) * gamma
+
+    recipe = Recipe(
+        name="fits",
+        loss=focal,
+        outer_model=Gamma(),
+        objective=ConfidenceBCE(),
+        hypergradient=OneStep(),
+        outer_optimizer=SGD(lr=1),
+    )
+    assert recipe.is_bilevel
+    assert recipe.needs_outer_data
+
+
+def test_inner_steps_must_be_positive():
+    with pytest.raises(ConfigError, match="inner_steps must be a whole number of at least 1; got 0"):
+        Recipe(name="none", loss=cross_entropy, inner_steps=0)
+
+
+def test_a_loss_that_needs_what_nobody_offers():
+    with pytest.raises(
+        ConfigError, match="offer nothing; the loss accepts gamma, penalty, weight and requires gamma"
+    ):
+        Recipe(name="odd", loss=lambda logits, y, *, gamma: logits)
+
+
+@pytest.mark.parametrize("part", ["one_step", OneStep])
+def test_parts_of_the_wrong_kind(part):
+    with pytest.raises(ConfigError, match="hypergradient must be a Hypergradient object"):
+        Recipe(name="odd", loss=cross_entropy, hypergradient=part)
+
+
+def test_equal_recipes_read_the_same_in_every_process():
+    """Results are kept under what a recipe says of itself, so no address may be in it."""
+    code = "from selfcal import recipes; print([recipes.named(name) for name in recipes.names()])"
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    here = str([recipes.named(name) for name in recipes.names()])
+    assert there.strip() == here
+    assert " at 0x" not in here
+
+
+def test_a_recipe_shows_its_parts_and_the_settings_of_its_loss():
+    def sharp(logits, y, *, gamma):
+        return logits[:, 0] * gamma
+
+    shown = repr(Recipe(name="sharp", loss=functools.partial(sharp, gamma=2.0)))
+    assert shown == "Recipe(name='sharp', loss=sharp(gamma=2.0))"
+    assert "hypergradient=OneStep(tangent='difference')" in repr(recipes.bo4sc())
+    assert "inner_steps=10" in repr(recipes.bo4sc())
