@@ -161,7 +161,7 @@ def ranking(board: Board, noise: float, score: str = "log_loss") -> Ranking:
 
 
 def ranks_of(table: Float) -> Float:
-    """Mean rank of each column, ties sharing theirs; the lowest value of a row has rank 1."""
+    """Mean rank of each column, ties splitter theirs; the lowest value of a row has rank 1."""
     if table.size == 0:
         return np.full(table.shape[1], np.nan)
     places: Float = rankdata(table, axis=1).mean(axis=0)

@@ -199,7 +199,7 @@ def _differences(board: Board, noise: float, names: Sequence[str]) -> list[str]:
     title = f"**Log loss less that of {LABELS[REFERENCE]}, paired; ✓ better, ✗ worse by over two standard errors**"
     lines = ["", title, "", *_grid(methods, names, shown)]
     if board.share_closed(noise, names, methods[0])[1]:
-        title = f"**Share of the distance of {LABELS[REFERENCE]} to Bayes that is closed, in log loss**"
+        title = f"**Fraction of the distance of {LABELS[REFERENCE]} to Bayes that is closed, in log loss**"
         lines += [
             "",
             title,

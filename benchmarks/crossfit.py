@@ -20,8 +20,8 @@ from benchmarks._timing import best_seconds, parser, write_json, write_section
 from selfcal import models, optimizers, recipes, train
 from selfcal.datasets import Blobs
 from selfcal.ensembles.folds import CrossFit
-from selfcal.ensembles.modules import Team
-from selfcal.ensembles.training import Rows, train_team
+from selfcal.ensembles.modules import ParallelNetworks
+from selfcal.ensembles.training import Rows, train_members
 
 STEPS, FOLDS = 60, 5
 
@@ -36,7 +36,7 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
     """The trainings and passes to time."""
     X, y = Blobs(std=1.7).sample(n_rows, seed=0)
     x = torch.from_numpy(X).float()
-    shares = CrossFit(FOLDS).shares(y, seed=0)
+    shares = CrossFit(FOLDS).splits(y, seed=0)
     options = {"optimizer": optimizers.Adam(lr=1e-3), "patience": None, "progress": False}
     plain = (x, torch.from_numpy(y))
 
@@ -47,7 +47,7 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
     def five() -> object:
         rows = Rows(x, y, None)
         settings = {"max_epochs": STEPS, "batch_size": None, "early_stopping": False, **options}
-        return train_team(networks(width, FOLDS), shares, rows, recipe=recipes.crossfit(), **settings)
+        return train_members(networks(width, FOLDS), shares, rows, recipe=recipes.crossfit(), **settings)
 
     rows = np.stack([share.train[: n_rows * (FOLDS - 1) // FOLDS - 1] for share in shares])
     stacked_x, stacked_y = x[rows], torch.from_numpy(y[rows])
@@ -62,7 +62,7 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
 def passes(members: list[nn.Module], x: Tensor, y: Tensor, *, batched: bool) -> Callable[[], object]:
     """As many forward and backward passes as a training has steps."""
     if not batched:
-        team = Team(members)
+        team = ParallelNetworks(members)
         weights = list(team.parameters())
 
         def logits() -> Tensor:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from selfcal.ensembles.batches import TeamBatches
+from selfcal.ensembles.batches import ParallelBatches
 from selfcal.errors import DataError, SelfcalError
 from selfcal.training.types import Batch
 
@@ -13,7 +13,7 @@ from selfcal.training.types import Batch
 def batches(sizes, batch_size=None, seed=0, weight=None):
     n = sum(sizes)
     x = torch.arange(float(n))[:, None]
-    return TeamBatches(
+    return ParallelBatches(
         x, torch.arange(n) % 2, weight, rows=torch.arange(n).split(sizes), batch_size=batch_size, seed=seed
     )
 
@@ -77,7 +77,7 @@ def test_order_depends_on_the_seed_and_the_pass_alone():
 
 def test_networks_may_share_rows():
     rows = torch.tensor([0, 2])
-    data = TeamBatches(torch.zeros(3, 1), torch.tensor([0, 1, 1]), rows=[rows, rows])
+    data = ParallelBatches(torch.zeros(3, 1), torch.tensor([0, 1, 1]), rows=[rows, rows])
     assert next(data.one_pass(0)).index.tolist() == [0, 2, 0, 2]
     assert data.n_rows == 3
 
@@ -91,7 +91,7 @@ def test_identity_tells_the_rows_of_one_network_from_those_of_another():
 @pytest.mark.parametrize("rows", [[], [torch.tensor([0]), torch.tensor([], dtype=torch.long)]])
 def test_every_network_needs_rows(rows):
     with pytest.raises(DataError, match="Every network needs at least one row"):
-        TeamBatches(torch.zeros(2, 1), torch.tensor([0, 1]), rows=rows)
+        ParallelBatches(torch.zeros(2, 1), torch.tensor([0, 1]), rows=rows)
 
 
 @pytest.mark.parametrize(

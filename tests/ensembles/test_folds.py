@@ -62,14 +62,14 @@ def test_a_class_within_a_group_of_another_class_is_never_hidden():
     assert np.flatnonzero(fold_numbers(codes, 3, groups, seed=0) == -1).tolist() == [0, 8, 9]
 
 
-@pytest.mark.parametrize("sharing", SHARINGS, ids=repr)
+@pytest.mark.parametrize("splitter", SHARINGS, ids=repr)
 @settings(deadline=None, max_examples=25)
 @given(labelled=grouped_labels())
-def test_contract(sharing, labelled):
-    """Every sharing: training and held-out rows are apart and are all there are; groups are whole."""
+def test_contract(splitter, labelled):
+    """Every splitter: training and held-out rows are apart and are all there are; groups are whole."""
     codes, groups = labelled
     try:
-        shares = sharing.shares(codes, groups, seed=1)
+        shares = splitter.splits(codes, groups, seed=1)
     except DataError:
         assume(False)
     for train, held_out in shares:
@@ -80,30 +80,30 @@ def test_contract(sharing, labelled):
 
 
 def test_crossfit_holds_every_row_out_once():
-    shares = CrossFit(4).shares(np.arange(30) % 3, seed=0)
+    shares = CrossFit(4).splits(np.arange(30) % 3, seed=0)
     assert len(shares) == 4
     np.testing.assert_array_equal(np.sort(np.concatenate([s.held_out for s in shares])), np.arange(30))
 
 
 def test_crossfit_repeated_begins_as_it_would_alone_and_goes_on_with_other_folds():
     codes = np.arange(30) % 3
-    once, twice = ([s.held_out.tolist() for s in CrossFit(4, n).shares(codes, seed=0)] for n in (1, 2))
+    once, twice = ([s.held_out.tolist() for s in CrossFit(4, n).splits(codes, seed=0)] for n in (1, 2))
     assert twice[:4] == once
     assert not any(fold in once for fold in twice[4:])
     np.testing.assert_array_equal(np.sort(np.concatenate(twice[4:])), np.arange(30))
 
 
 def test_same_rows_are_the_same_for_all():
-    first, *others = SameRows(4, held_out=3).shares(np.arange(30) % 3, seed=0)
+    first, *others = SameRows(4, held_out=3).splits(np.arange(30) % 3, seed=0)
     assert len(others) == 3
     assert len(first.held_out) == 10
     assert all(np.array_equal(first.train, other.train) for other in others)
 
 
-@pytest.mark.parametrize("sharing", SHARINGS, ids=repr)
-def test_seed(sharing):
+@pytest.mark.parametrize("splitter", SHARINGS, ids=repr)
+def test_seed(splitter):
     def held_out(seed):
-        return [share.held_out.tolist() for share in sharing.shares(np.arange(40) % 2, seed=seed)]
+        return [share.held_out.tolist() for share in splitter.splits(np.arange(40) % 2, seed=seed)]
 
     assert held_out(0) == held_out(0) != held_out(1)
 
@@ -116,7 +116,7 @@ def test_seed(sharing):
 def test_too_few_rows(codes, groups, n):
     groups = None if groups is None else np.array(groups)
     with pytest.raises(DataError, match=f"Too few rows for 5 folds: got {len(codes)} rows, of which {n} can"):
-        CrossFit(5).shares(np.array(codes), groups, seed=0)
+        CrossFit(5).splits(np.array(codes), groups, seed=0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import torch
 from scipy.special import log_softmax, softmax
 from torch import nn
 
-from selfcal.ensembles.modules import KEPT, Committee, Denoised, Team
+from selfcal.ensembles.modules import KEPT, EnsembleModule, NoiseCorrected, ParallelNetworks
 from selfcal.errors import ConfigError, DataError
 from selfcal.label_noise import transition
 from selfcal.training.problem import members_of
@@ -23,34 +23,36 @@ def networks(n, n_classes=3):
 class TestTeam:
     def test_every_network_sees_its_own_rows(self):
         members, x = networks(3), torch.randn(12, 2)
-        team = Team(members).eval()
+        team = ParallelNetworks(members).eval()
         alone = [member(part) for member, part in zip(members, x.split(4), strict=True)]
         assert torch.equal(team(x), torch.cat(alone))
 
     def test_gradients_stay_within_a_share(self):
         members = networks(2)
-        Team(members).eval()(torch.randn(6, 2))[:3].sum().backward()
+        ParallelNetworks(members).eval()(torch.randn(6, 2))[:3].sum().backward()
         assert all(p.grad.abs().sum() > 0 for p in members[0][-1].parameters())
         assert all(p.grad is None or not p.grad.any() for p in members[1].parameters())
 
     def test_running_statistics_are_those_of_a_share(self):
         members = networks(2)
-        Team(members).train()(torch.cat([torch.zeros(8, 2), torch.randn(8, 2)]))
+        ParallelNetworks(members).train()(torch.cat([torch.zeros(8, 2), torch.randn(8, 2)]))
         assert torch.equal(members[0][1].running_var, torch.full((4,), 0.9))
         assert not torch.equal(members[1][1].running_var, members[0][1].running_var)
 
     def test_parameters_come_network_by_network(self):
         members = networks(2)
-        assert [id(p) for p in Team(members).parameters()] == [id(p) for m in members for p in m.parameters()]
+        assert [id(p) for p in ParallelNetworks(members).parameters()] == [
+            id(p) for m in members for p in m.parameters()
+        ]
 
     @pytest.mark.parametrize("members", [[], [nn.Linear(2, 3), nn.Linear(2, 4)]])
     def test_networks_of_one_make_alone(self, members):
         with pytest.raises(ConfigError, match=f"the same shapes; got {len(members)} networks of"):
-            Team(members)
+            ParallelNetworks(members)
 
     def test_anything_else_is_one_network(self):
         members = networks(2)
-        assert members_of(Team(members)) == members
+        assert members_of(ParallelNetworks(members)) == members
         assert members_of(members[0]) == [members[0]]
 
 
@@ -58,7 +60,7 @@ class TestCommittee:
     def test_the_answer_is_the_weighted_mean(self):
         members, x = networks(3), torch.randn(20, 2)
         weights, temperatures = [1.0, 2.0, 5.0], [0.5, 1.0, 3.0]
-        said = Committee(members, weights, temperatures).eval()(x).detach().numpy()
+        said = EnsembleModule(members, weights, temperatures).eval()(x).detach().numpy()
         alone = [
             softmax(member(x).detach().double().numpy() / temperature, axis=1)
             for member, temperature in zip(members, temperatures, strict=True)
@@ -71,19 +73,19 @@ class TestCommittee:
     def test_one_network_says_what_it_would_alone(self):
         (member,), x = networks(1), torch.randn(20, 2)
         member.eval()
-        torch.testing.assert_close(Committee([member])(x), member(x).log_softmax(dim=1))
+        torch.testing.assert_close(EnsembleModule([member])(x), member(x).log_softmax(dim=1))
 
     def test_very_sure_networks_that_disagree_leave_numbers(self):
         members = networks(2, n_classes=2)
         for member, sign in zip(members, (1.0, -1.0), strict=True):
             nn.init.zeros_(member[-1].weight)
             member[-1].bias.data = torch.tensor([sign, -sign]) * 1e4
-        said = Committee(members).eval()(torch.zeros(1, 2))
+        said = EnsembleModule(members).eval()(torch.zeros(1, 2))
         np.testing.assert_allclose(said.softmax(dim=1).detach(), [[0.5, 0.5]])
 
     def test_weights_and_temperatures_go_with_the_state(self):
         members = networks(2)
-        first, second = Committee(members, [1, 3], [2, 4]), Committee(members)
+        first, second = EnsembleModule(members, [1, 3], [2, 4]), EnsembleModule(members)
         second.load_state_dict(first.state_dict())
         x = torch.randn(5, 2)
         assert torch.equal(first.eval()(x), second.eval()(x))
@@ -101,7 +103,7 @@ class TestCommittee:
     )
     def test_bad_settings(self, settings, error, message):
         with pytest.raises(error, match=message):
-            Committee(**{"members": networks(2), **settings})
+            EnsembleModule(**{"members": networks(2), **settings})
 
 
 class TestDenoised:
@@ -109,7 +111,7 @@ class TestDenoised:
 
     def answer(self, logits, power):
         """What is made of a network that says `logits`."""
-        answering = Denoised(nn.Identity(), torch.from_numpy(self.MATRIX).float(), power)
+        answering = NoiseCorrected(nn.Identity(), torch.from_numpy(self.MATRIX).float(), power)
         return answering(torch.tensor(logits, dtype=torch.float32))
 
     def test_it_is_the_undone_noise_and_a_little_of_the_answer_itself(self):

@@ -20,12 +20,12 @@ from selfcal.ensembles.selection import (
     mixture_weights,
     race,
 )
-from selfcal.ensembles.training import TrainedTeam
+from selfcal.ensembles.training import TrainedMembers
 from selfcal.training.recipe import Candidate
 
 N, FOLDS = 120, 5
 Y = np.arange(N) % 3
-SHARES = CrossFit(FOLDS).shares(Y, seed=0)
+SHARES = CrossFit(FOLDS).splits(Y, seed=0)
 
 
 def logits_of(skill, seed=0):
@@ -48,7 +48,7 @@ class Stable:
         result = SimpleNamespace(
             seconds=self.seconds * len(members), network=candidate.network, status=self.status
         )
-        return TrainedTeam([nn.Linear(1, 3) for _ in members], votes, result)
+        return TrainedMembers([nn.Linear(1, 3) for _ in members], votes, result)
 
     def race(self, **settings):
         candidates = [Candidate(name, recipes.crossfit()) for name in self.votes]

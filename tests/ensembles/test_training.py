@@ -13,12 +13,19 @@ from torch import nn
 from selfcal import recipes
 from selfcal.ensembles import training
 from selfcal.ensembles.folds import CrossFit, SameRows
-from selfcal.ensembles.modules import Team
-from selfcal.ensembles.training import Rows, TrainedTeam, fitted_temperature, label_loss, pooled, train_team
+from selfcal.ensembles.modules import ParallelNetworks
+from selfcal.ensembles.training import (
+    Rows,
+    TrainedMembers,
+    fitted_temperature,
+    label_loss,
+    pooled,
+    train_members,
+)
 from selfcal.models import mlp
 from selfcal.optimizers import SGD, Adam
 from selfcal.training.engine import held_out_logits, selection_losses, train
-from selfcal.training.interfaces import Share
+from selfcal.training.interfaces import Split
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.step import BilevelStep
 from selfcal.training.types import Batch
@@ -78,10 +85,10 @@ class Shares:
 def test_a_team_is_trained_as_each_of_its_networks_would_be_alone(batch_size, weighted, make):
     """The step of a team is the mean over all rows: each network's own gradient, divided by how many they are."""
     rows = rows_of(weight=np.arange(60.0) % 3 + 1 if weighted else None)
-    batches = rows.team_batches([s.train for s in CrossFit(4).shares(rows.y, seed=0)], batch_size, seed=5)
+    batches = rows.parallel_batches([s.train for s in CrossFit(4).splits(rows.y, seed=0)], batch_size, seed=5)
     members = networks(4, make)
     alone = copy.deepcopy(members)
-    team = BilevelStep(Team(members), SGD(lr=0.4), recipes.standard(), n_train=60)
+    team = BilevelStep(ParallelNetworks(members), SGD(lr=0.4), recipes.standard(), n_train=60)
     steps = [BilevelStep(member, SGD(lr=0.1), recipes.standard(), n_train=60) for member in alone]
     for number in range(3):
         for batch in batches.one_pass(number):
@@ -95,16 +102,16 @@ def test_a_team_is_trained_as_each_of_its_networks_would_be_alone(batch_size, we
 
 
 def test_a_team_of_one_is_that_network_to_the_bit():
-    rows, share = rows_of(), Share(np.arange(40), np.arange(40, 60))
+    rows, share = rows_of(), Split(np.arange(40), np.arange(40, 60))
     (member,) = networks(1)
     single = copy.deepcopy(member)
-    team = train_team([member], [share], rows, **options(batch_size=8))
-    batches = rows.team_batches([share.train], 8, 0)
+    team = train_members([member], [share], rows, **options(batch_size=8))
+    batches = rows.parallel_batches([share.train], 8, 0)
     found = train(
         single,
         batches,
         None,
-        rows.team_batches([share.held_out], 8, 1),
+        rows.parallel_batches([share.held_out], 8, 1),
         recipe=recipes.standard(),
         optimizer=Adam(lr=0.02),
         max_steps=60 * len(batches),
@@ -115,8 +122,8 @@ def test_a_team_of_one_is_that_network_to_the_bit():
 
 
 def test_every_network_returns_to_its_own_best_state():
-    rows, shares = rows_of(), CrossFit(3).shares(rows_of().y, seed=0)
-    held_out = rows.team_batches([share.held_out for share in shares], None, 0)
+    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    held_out = rows.parallel_batches([share.held_out for share in shares], None, 0)
     seen = []
 
     def watch(step):
@@ -124,7 +131,7 @@ def test_every_network_returns_to_its_own_best_state():
         seen.append((losses, [copy.deepcopy(m.state_dict()) for m in step.problem.module.members]))
 
     members = networks(3)
-    team = train_team(members, shares, rows, **options(optimizer=Adam(lr=0.2), watch=watch))
+    team = train_members(members, shares, rows, **options(optimizer=Adam(lr=0.2), watch=watch))
     best = np.argmin([losses for losses, _ in seen], axis=0)
     assert len(set(best)) > 1  # one common step would not do
     for place, member in enumerate(members):
@@ -134,8 +141,8 @@ def test_every_network_returns_to_its_own_best_state():
 
 
 def test_training_goes_on_while_any_network_gains():
-    rows, shares = rows_of(), CrossFit(3).shares(rows_of().y, seed=0)
-    result = train_team(
+    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    result = train_members(
         networks(3), shares, rows, **options(optimizer=Adam(lr=0.2), max_epochs=2000, patience=2)
     ).result
     assert result.status == "stopped early"
@@ -143,8 +150,8 @@ def test_training_goes_on_while_any_network_gains():
 
 
 def test_no_row_is_voted_on_by_a_network_that_was_trained_on_it():
-    rows, shares = rows_of(), CrossFit(3).shares(rows_of().y, seed=0)
-    team = train_team(networks(3), shares, rows, **options())
+    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    team = train_members(networks(3), shares, rows, **options())
     assert team.votes.shape == (1, 60, 2)
     for member, share in zip(team.members, shares, strict=True):
         said = forward_in_blocks(member, rows.x[share.held_out]).double()
@@ -152,11 +159,11 @@ def test_no_row_is_voted_on_by_a_network_that_was_trained_on_it():
 
 
 def test_labels_of_held_out_rows_do_not_matter_without_early_stopping():
-    rows, shares = rows_of(), CrossFit(3).shares(rows_of().y, seed=0)
+    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
     changed = rows.y.copy()
     changed[shares[0].held_out] = 1 - changed[shares[0].held_out]
     first, second = (
-        train_team(networks(3), shares, Rows(rows.x, y, None), **options(early_stopping=False)).votes[0]
+        train_members(networks(3), shares, Rows(rows.x, y, None), **options(early_stopping=False)).votes[0]
         for y in (rows.y, changed)
     )
     np.testing.assert_array_equal(first[shares[0].held_out], second[shares[0].held_out])
@@ -165,16 +172,16 @@ def test_labels_of_held_out_rows_do_not_matter_without_early_stopping():
 
 def test_networks_of_an_ensemble_vote_on_the_same_rows():
     rows = rows_of()
-    shares = SameRows(3, held_out=4).shares(rows.y, seed=0)
-    votes = train_team(networks(3), shares, rows, **options(max_epochs=5)).votes
+    shares = SameRows(3, held_out=4).splits(rows.y, seed=0)
+    votes = train_members(networks(3), shares, rows, **options(max_epochs=5)).votes
     assert votes.shape == (3, 60, 2)
     np.testing.assert_array_equal(np.flatnonzero(~np.isnan(votes[:, :, 0]).any(axis=0)), shares[0].held_out)
 
 
 def test_teams_join_to_what_one_team_would_have_been():
     nothing = np.nan
-    first = TrainedTeam([nn.Identity()], np.array([[[1.0], [nothing], [2.0]]]), result=None)
-    second = TrainedTeam([nn.Identity()], np.array([[[nothing], [3.0], [4.0]]]), result="later")
+    first = TrainedMembers([nn.Identity()], np.array([[[1.0], [nothing], [2.0]]]), result=None)
+    second = TrainedMembers([nn.Identity()], np.array([[[nothing], [3.0], [4.0]]]), result="later")
     joined = first.joined(second)
     assert len(joined.members) == 2
     assert joined.result == "later"
@@ -186,7 +193,7 @@ def test_selection_loss_is_that_of_each_network_on_its_rows(batch_size):
     weight = np.arange(60.0) % 4 + 1
     rows, members = rows_of(weight=weight), networks(2)
     shares = [np.arange(20), np.arange(20, 60)]
-    losses = selection_losses(Team(members), rows.team_batches(shares, batch_size, 0))
+    losses = selection_losses(ParallelNetworks(members), rows.parallel_batches(shares, batch_size, 0))
     for member, own, loss in zip(members, shares, losses, strict=True):
         probs = softmax(member(rows.x[own]).detach().double().numpy(), axis=1)
         expected = np.average(label_loss(probs, rows.y[own]), weights=weight[own])
@@ -196,7 +203,7 @@ def test_selection_loss_is_that_of_each_network_on_its_rows(batch_size):
 def test_held_out_logits_of_a_team_come_network_by_network():
     rows, members = rows_of(), networks(2)
     shares = [np.arange(10), np.arange(30, 40)]
-    logits, y, weight = held_out_logits(Team(members), rows.team_batches(shares, 3, 0))
+    logits, y, weight = held_out_logits(ParallelNetworks(members), rows.parallel_batches(shares, 3, 0))
     assert weight is not None or len(y) == 20
     np.testing.assert_array_equal(np.sort(y[:10]), np.sort(rows.y[:10]))
     expected = members[1](rows.x[30:40]).detach()

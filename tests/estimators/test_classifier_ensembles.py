@@ -12,8 +12,8 @@ from torch import nn
 from selfcal import SelfCalibratedClassifier, models, recipes
 from selfcal.datasets import Blobs
 from selfcal.ensembles.folds import CrossFit
-from selfcal.ensembles.modules import Committee
-from selfcal.ensembles.training import train_team
+from selfcal.ensembles.modules import EnsembleModule
+from selfcal.ensembles.training import train_members
 from selfcal.errors import ConfigError, DataError, Interrupted, TimeBudgetWarning
 from selfcal.metrics import log_loss
 
@@ -47,7 +47,7 @@ class TestContract:
         np.testing.assert_allclose(probs.sum(axis=1), 1)
         np.testing.assert_array_equal(model.confidence(X), probs.max(axis=1))
         np.testing.assert_array_equal(model.predict(X), probs.argmax(axis=1))
-        assert isinstance(model.module_, Committee)
+        assert isinstance(model.module_, EnsembleModule)
         assert not model.module_.training
         assert model.calibrator_ is None
 
@@ -140,10 +140,10 @@ class TestContract:
                 if len(teams) == (2 if method == "auto" else 1):
                     raise Interrupted("enough", 2)
 
-            return train_team(*args, **settings, watch=watch, checkpoint_seconds=0)
+            return train_members(*args, **settings, watch=watch, checkpoint_seconds=0)
 
         with monkeypatch.context() as patched:
-            patched.setattr("selfcal.ensembles.settings.train_team", interrupted)
+            patched.setattr("selfcal.ensembles.settings.train_members", interrupted)
             with pytest.raises(Interrupted):
                 classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y)
         assert all(folder.is_dir() for folder in teams)
@@ -166,9 +166,9 @@ class TestGroups:
 
         def spy(modules, shares, rows, **settings):
             seen.extend(shares)
-            return train_team(modules, shares, rows, **settings)
+            return train_members(modules, shares, rows, **settings)
 
-        monkeypatch.setattr("selfcal.ensembles.settings.train_team", spy)
+        monkeypatch.setattr("selfcal.ensembles.settings.train_members", spy)
         model = classifier(method, max_epochs=1).fit(X, y, groups=groups)
         assert len(seen) >= 5
         for train, held_out in seen:
@@ -237,7 +237,7 @@ class TestNetworks:
 def test_a_bilevel_method_can_be_cross_fitted(data):
     """One weight for each row, shared by all networks, learned from the rows that each has not seen."""
     X, y = data
-    recipe = replace(recipes.bo4sc(inner_steps=2, outer_lr=0.1), sharing=CrossFit(3))
+    recipe = replace(recipes.bo4sc(inner_steps=2, outer_lr=0.1), splitter=CrossFit(3))
     there = np.arange(len(X)) % 5 > 0
     model = classifier(recipe, network="mlp", max_epochs=20).fit(X, y, there.astype(float))
     weights = model.sample_weights_

@@ -274,7 +274,7 @@ def _temperature(description):
     description["selection"][0]["temperature"] = "warm"
 
 
-BAD_COMMITTEES = {
+BAD_ENSEMBLES = {
     "no list": (lambda d: d["network"].update(members="many"), r"must have 'members' \(list\); got a str"),
     "nobody": (lambda d: d["network"].update(members=[]), "A committee of 0 networks does not fit"),
     "ten thousand": (_more_members, "A committee of 10000 networks does not fit"),
@@ -296,7 +296,7 @@ BAD_COMMITTEES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "message"), BAD_COMMITTEES.values(), ids=BAD_COMMITTEES.keys())
+@pytest.mark.parametrize(("change", "message"), BAD_ENSEMBLES.values(), ids=BAD_ENSEMBLES.keys())
 def test_malformed_committee(tmp_path, good, change, message):
     description = json.loads(good[-1]["model.json"])
     change(description)

@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from selfcal import recipes, train
-from selfcal.ensembles.training import Rows, train_team
+from selfcal.ensembles.training import Rows, train_members
 from selfcal.errors import SelfcalError
 from selfcal.optimizers import Adam
 from selfcal.training import checkpoint, engine, step
@@ -62,7 +62,7 @@ def run(recipe, folder=None, **settings):
     if options.pop("wide", False):
         module, parts = wide()
         return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
-    if recipe.sharing is not None:
+    if recipe.splitter is not None:
         return team_run(recipe, **options)
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
 
@@ -70,10 +70,10 @@ def run(recipe, folder=None, **settings):
 def team_run(recipe, max_steps, batch_size, **options):
     """The same for several networks in one loop."""
     x, y = (torch.cat(parts) for parts in zip(*data(), strict=True))
-    shares = recipe.sharing.shares(y.numpy(), seed=0)
+    shares = recipe.splitter.splits(y.numpy(), seed=0)
     epochs = max_steps // -(-max(len(share.train) for share in shares) // batch_size)
     rows, members = Rows(x, y.numpy(), None), [network() for _ in shares]
-    return train_team(
+    return train_members(
         members, shares, rows, recipe=recipe, max_epochs=epochs, batch_size=batch_size, **options
     ).result
 

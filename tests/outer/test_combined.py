@@ -71,7 +71,7 @@ def parts_of_training():
     module = models.mlp(2, 2, hidden=(6,))
     parts = outer.LayerDecay(), outer.LabelSmoothing(), outer.Gamma(), outer.Temperature(), outer.WeightNet()
     learned = recipes.crossfit(learn="smoothing", inner_steps=3)
-    recipe = replace(learned, outer_model=outer.Combined(parts), sharing=None)
+    recipe = replace(learned, outer_model=outer.Combined(parts), splitter=None)
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 

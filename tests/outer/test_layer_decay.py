@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from selfcal import Batch, BilevelStep, losses
-from selfcal.ensembles.modules import Team
+from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, Neumann, Nystrom, OneStep, Unrolled
 from selfcal.objectives import NLL
@@ -60,7 +60,7 @@ def test_with_a_fixed_coefficient_it_is_adamw_step_for_step():
 
 
 def test_biases_and_scales_do_not_decay_and_members_of_a_team_share_each_layers_coefficient():
-    team = Team([network(1), network(2)])
+    team = ParallelNetworks([network(1), network(2)])
     problem = BilevelStep(team, SGD(lr=0.1), recipe(), n_train=12).problem
     assert problem.sizes(12).n_layers == 2
     decay = problem.decay({"log10_decay": torch.tensor([-1.0, 0.0]).double()}).split(
@@ -104,7 +104,9 @@ def test_every_fold_has_a_say():
     """The shared coefficients of a team get the mean of what its networks' held-out rows ask for."""
 
     def asked(*members, held_out):
-        step = BilevelStep(Team([network(m) for m in members]), SGD(lr=0.1), recipe(outer_lr=1.0), n_train=12)
+        step = BilevelStep(
+            ParallelNetworks([network(m) for m in members]), SGD(lr=0.1), recipe(outer_lr=1.0), n_train=12
+        )
         before = step.outer_params["log10_decay"]
         whole = [rows(12) for _ in members]
         step(

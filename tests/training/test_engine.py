@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import Batch, BilevelStep, Recipe, TensorBatches, hypergradients, recipes, train
 from selfcal.calibrators import IsotonicConfidence
 from selfcal.datasets import Blobs
-from selfcal.ensembles.modules import Team
+from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.errors import ConfigError, DataError, TrainingError
 from selfcal.hypergradients import FiniteDifference, OneStep, Unrolled
 from selfcal.models import mlp
@@ -481,7 +481,7 @@ def test_a_run_that_has_ended_is_not_out_of_time():
 
 def test_best_states_of_a_team_survive_a_checkpoint():
     """Each network's best state, and how long it has waited, come back as they were."""
-    step = BilevelStep(Team([network(0), network(1)]), Adam(lr=0.1), recipes.bo4sc(), n_train=120)
+    step = BilevelStep(ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.bo4sc(), n_train=120)
     best = BestState(step)
     start = [theta for theta, _ in step.problem.read_members()]
     best.consider(step, [1.0, 1.0])
@@ -499,7 +499,9 @@ def test_best_states_of_a_team_survive_a_checkpoint():
 
 
 def test_one_network_of_a_team_that_never_had_a_finite_loss_is_an_error():
-    step = BilevelStep(Team([network(0), network(1)]), Adam(lr=0.1), recipes.standard(), n_train=120)
+    step = BilevelStep(
+        ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.standard(), n_train=120
+    )
     best = BestState(step)
     best.consider(step, [1.0, math.nan])
     with pytest.raises(TrainingError, match="never finite"):

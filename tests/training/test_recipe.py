@@ -24,11 +24,11 @@ def test_an_outer_level_must_be_whole():
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"portfolio": (Candidate("mlp", recipes.standard()),)}, "has a portfolio and no sharing"),
-        ({"sharing": 5}, "sharing must be a Sharing object; got 5"),
-        ({"sharing": CrossFit(), "calibrator": TemperatureScaling()}, "leave the calibrator out"),
+        ({"portfolio": (Candidate("mlp", recipes.standard()),)}, "has a portfolio and no splitter"),
+        ({"splitter": 5}, "splitter must be a Splitter object; got 5"),
+        ({"splitter": CrossFit(), "calibrator": TemperatureScaling()}, "leave the calibrator out"),
         (
-            {"sharing": CrossFit(), "portfolio": (Candidate("mlp", recipes.isoreg()),)},
+            {"splitter": CrossFit(), "portfolio": (Candidate("mlp", recipes.isoreg()),)},
             "leave the calibrator out",
         ),
     ],

@@ -83,7 +83,7 @@ def fit(
     classes_anyway: ClassesAnyway = False,
     group: Group = None,
     max_levels: MaxLevels = 100,
-    held_out: Annotated[float, typer.Option(help="Share of the rows to judge the model by.")] = 0.2,
+    held_out: Annotated[float, typer.Option(help="Fraction of the rows to judge the model by.")] = 0.2,
     seed: Seed = 0,
     max_epochs: MaxEpochs = None,
     time_budget: Annotated[

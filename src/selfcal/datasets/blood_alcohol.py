@@ -25,7 +25,7 @@ BLOOD_DENSITY = 1.055
 """kg/L; Widmark's factor is for g of ethanol in kg of blood, the law and the elimination rates for g/L."""
 
 WIDMARK_FACTOR, WIDMARK_SPREAD = np.array([0.68, 0.55]), np.array([0.085, 0.055])
-"""Share of the body's weight over which ethanol spreads as in blood (Widmark 1932)."""
+"""Fraction of the body's weight over which ethanol spreads as in blood (Widmark 1932)."""
 
 ELIMINATION_RATE, ELIMINATION_SPREAD = np.array([0.189, 0.214]), np.array([0.048, 0.053])
 """g/L per hour, from 976 men and 114 women stopped for drink-driving (Jones and Andersson 1996)."""

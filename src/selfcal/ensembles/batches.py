@@ -13,7 +13,7 @@ from selfcal.training.batches import class_codes, half_of, pass_generator
 from selfcal.training.types import Batch
 
 
-class TeamBatches:
+class ParallelBatches:
     """Rows of one table, shared out among the networks of a team.
 
     A batch holds as many rows for each network, the first network's first. Where a network has fewer rows than
@@ -29,7 +29,7 @@ class TeamBatches:
 
     Example:
         >>> x, y = torch.arange(5.0)[:, None], torch.zeros(5, dtype=torch.long)
-        >>> data = TeamBatches(x, y, rows=[torch.tensor([0, 1, 2]), torch.tensor([3, 4])])
+        >>> data = ParallelBatches(x, y, rows=[torch.tensor([0, 1, 2]), torch.tensor([3, 4])])
         >>> batch = next(data.one_pass(0))
         >>> batch.index.tolist(), batch.weight.tolist()
         ([0, 1, 2, 3, 4, 3], [1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
@@ -62,12 +62,14 @@ class TeamBatches:
         """What decides about every pass."""
         return self._batch_size, self._seed, self._x, self._y, self._weight, *self._rows
 
-    def halved(self) -> TeamBatches | None:
+    def halved(self) -> ParallelBatches | None:
         """The same shares in batches of half the size."""
         half = half_of(self._batch_size, self._share)
         if not half:
             return None
-        return TeamBatches(self._x, self._y, self._weight, rows=self._rows, batch_size=half, seed=self._seed)
+        return ParallelBatches(
+            self._x, self._y, self._weight, rows=self._rows, batch_size=half, seed=self._seed
+        )
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows of every network once, in an order of their own for every pass."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from selfcal import losses
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
-from selfcal.training.interfaces import BatchTransform, OptimizerRule, Share
+from selfcal.training.interfaces import BatchTransform, OptimizerRule, Split
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
 from selfcal.training.types import Batch
@@ -49,7 +49,7 @@ def distil(
     teacher: nn.Module,
     x: Tensor,
     y: Tensor,
-    share: Share,
+    share: Split,
     *,
     optimizer: OptimizerRule,
     batch_size: int | None,

@@ -8,11 +8,11 @@ import numpy as np
 
 from selfcal._support.checks import Int, positive_int
 from selfcal._support.splits import fold_numbers
-from selfcal.training.interfaces import Share, Sharing
+from selfcal.training.interfaces import Split, Splitter
 
 
 @dataclass(frozen=True)
-class CrossFit(Sharing):
+class CrossFit(Splitter):
     """As many networks as folds; each is kept away from one fold. Every row is held out once, and trains the others.
 
     Args:
@@ -20,7 +20,7 @@ class CrossFit(Sharing):
         repeats: Do so again, with other folds: every row is held out as many times.
 
     Example:
-        >>> shares = CrossFit(folds=2).shares(np.array([0, 0, 1, 1]), seed=0)
+        >>> shares = CrossFit(folds=2).splits(np.array([0, 0, 1, 1]), seed=0)
         >>> sorted(np.concatenate([share.held_out for share in shares]).tolist())
         [0, 1, 2, 3]
     """
@@ -32,14 +32,14 @@ class CrossFit(Sharing):
         positive_int("folds", self.folds, low=2)
         positive_int("repeats", self.repeats)
 
-    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+    def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
         """All folds but one to train on, and that one held out, for each network in turn."""
         dealt = [fold_numbers(codes, self.folds, groups, seed=seed + turn) for turn in range(self.repeats)]
         return [_share(fold == number) for fold in dealt for number in range(self.folds)]
 
 
 @dataclass(frozen=True)
-class SameRows(Sharing):
+class SameRows(Splitter):
     """Networks that differ in their random start and the order of the rows alone: a deep ensemble.
 
     Args:
@@ -47,7 +47,7 @@ class SameRows(Sharing):
         held_out: One row in so many is held out from all of them.
 
     Example:
-        >>> first, second = SameRows(networks=2).shares(np.arange(20) % 2, seed=0)
+        >>> first, second = SameRows(networks=2).splits(np.arange(20) % 2, seed=0)
         >>> first.held_out.tolist() == second.held_out.tolist(), len(first.held_out)
         (True, 4)
 
@@ -63,10 +63,10 @@ class SameRows(Sharing):
         positive_int("networks", self.networks)
         positive_int("held_out", self.held_out, low=2)
 
-    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+    def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
         """The same for every network."""
         return [_share(fold_numbers(codes, self.held_out, groups, seed=seed) == 0)] * self.networks
 
 
-def _share(held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Share:
-    return Share(np.flatnonzero(~held_out), np.flatnonzero(held_out))
+def _share(held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Split:
+    return Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))

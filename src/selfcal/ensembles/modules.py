@@ -17,7 +17,7 @@ KEPT = 0.03
 """The share of a network's own answer beside the one that was cleared of noise, which can be sure and wrong."""
 
 
-class Team(nn.Module):
+class ParallelNetworks(nn.Module):
     """Networks of one make, each of which is given a share of the rows: the first network the first, and so on.
 
     To the training loop it is one network. Since no row meets two networks, a step on a batch that holds a share for
@@ -27,7 +27,7 @@ class Team(nn.Module):
         members: The networks; their parameters have the same shapes.
 
     Example:
-        >>> team = Team([torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)])
+        >>> team = ParallelNetworks([torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)])
         >>> x = torch.ones(4, 2)
         >>> bool((team(x)[2:] == team.members[1](x[2:])).all())
         True
@@ -54,7 +54,7 @@ class Team(nn.Module):
         return torch.cat([member(share) for member, share in zip(self.members, shares, strict=True)])
 
 
-class Committee(nn.Module):
+class EnsembleModule(nn.Module):
     """Networks that answer together: the logarithm of the weighted mean of their probabilities.
 
     With z_k the logits of network k, its weight w_k and its temperature T_k, the answer is
@@ -73,7 +73,7 @@ class Committee(nn.Module):
         ...     network.load_state_dict({"weight": torch.tensor([[size], [-size]]), "bias": torch.zeros(2)})
         <All keys matched successfully>
         <All keys matched successfully>
-        >>> Committee([sure, unsure])(torch.ones(1, 1)).softmax(dim=1)
+        >>> EnsembleModule([sure, unsure])(torch.ones(1, 1)).softmax(dim=1)
         tensor([[0.7500, 0.2500]], grad_fn=<SoftmaxBackward0>)
     """
 
@@ -116,7 +116,7 @@ class Committee(nn.Module):
         return torch.stack(votes).logsumexp(dim=0) / self.temperature
 
 
-class Denoised(nn.Module):
+class NoiseCorrected(nn.Module):
     """What a network says about the true class, after it was taught by labels of which some were wrong.
 
     With p its probabilities, the answer is nearly ``softmax(β log (p M)₊)``: the matrix M takes the noise out of them
@@ -132,7 +132,7 @@ class Denoised(nn.Module):
         >>> network = torch.nn.Linear(1, 2)
         >>> _ = network.load_state_dict({"weight": torch.zeros(2, 1), "bias": torch.tensor([0.7, 0.3]).log()})
         >>> matrix = torch.tensor([[0.7, 0.3], [0.3, 0.7]]).inverse()
-        >>> Denoised(network, matrix)(torch.ones(1, 1)).softmax(dim=1).round(decimals=2)
+        >>> NoiseCorrected(network, matrix)(torch.ones(1, 1)).softmax(dim=1).round(decimals=2)
         tensor([[0.9900, 0.0100]], grad_fn=<RoundBackward1>)
     """
 

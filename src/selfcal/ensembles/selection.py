@@ -11,8 +11,8 @@ import numpy as np
 from torch import nn
 
 from selfcal._support.checks import Float, Int
-from selfcal.ensembles.modules import Committee
-from selfcal.ensembles.training import TrainedTeam, fitted_temperature, label_loss, pooled
+from selfcal.ensembles.modules import EnsembleModule
+from selfcal.ensembles.training import TrainedMembers, fitted_temperature, label_loss, pooled
 from selfcal.training.engine import TrainingResult
 from selfcal.training.recipe import Candidate
 from selfcal.training.run import OUT_OF_TIME
@@ -26,18 +26,18 @@ EPOCHS, SPEED = 40, 5e9
 SHARES = 3
 """How much more than a fair share of the time a candidate may take: few need to be cut short, and none starves."""
 
-Train = Callable[[Candidate, Sequence[int], float], TrainedTeam]
+Train = Callable[[Candidate, Sequence[int], float], TrainedMembers]
 """Trains networks by number, within so many seconds."""
 
 
 @dataclass
-class Runner:
+class CandidateState:
     """A candidate in the race."""
 
     candidate: Candidate
     cost: float
     planned: int
-    team: TrainedTeam | None = None
+    team: TrainedMembers | None = None
     out_of_time: bool = False
     seconds: float = 0.0
     temperature: float = 1.0
@@ -74,7 +74,7 @@ class Runner:
 
 
 @dataclass(frozen=True)
-class Winner:
+class Selection:
     """The outcome of a race.
 
     Attributes:
@@ -84,7 +84,7 @@ class Winner:
         result: What the training loop returned for the candidate that counts most.
     """
 
-    committee: Committee
+    committee: EnsembleModule
     probs: Float
     selection: list[dict[str, Any]]
     result: TrainingResult
@@ -99,7 +99,7 @@ def race(
     *,
     costs: Sequence[float] | None = None,
     budget: float = float("inf"),
-) -> Winner:
+) -> Selection:
     """Race candidates by successive halving over folds, then weigh those that ended.
 
     If all can be expected to end in time, all run to the end. Otherwise each trains its first network; the better
@@ -118,7 +118,7 @@ def race(
         budget: How many seconds there are.
     """
     costs = costs or [0.0] * len(candidates)
-    runners = [Runner(c, cost, n_members) for c, cost in zip(candidates, costs, strict=True)]
+    runners = [CandidateState(c, cost, n_members) for c, cost in zip(candidates, costs, strict=True)]
     rungs = _rungs(n_members, halving=sum(runner.cost for runner in runners) > budget)
     running, planned = runners, _planned(len(runners), rungs)
     for members in rungs:
@@ -193,14 +193,14 @@ def _half(n_runners: int) -> int:
     return 1 + max(1, (n_runners + 1) // 2 - 1)
 
 
-def _better_half(running: list[Runner]) -> list[Runner]:
+def _better_half(running: list[CandidateState]) -> list[CandidateState]:
     """The first, and the best of those that have run."""
     first, *others = running
     ranked = sorted((runner for runner in others if runner.networks), key=lambda runner: runner.loss)
     return [first, *ranked[: _half(len(running)) - 1]]
 
 
-def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
+def _weighed(runners: list[CandidateState], y: Int, weight: Float | None) -> Selection:
     most = max(runner.networks for runner in runners)
     ended = [runner for runner in runners if runner.networks == most]
     voted = ~np.isnan(ended[0].probs[:, 0])
@@ -218,14 +218,14 @@ def _weighed(runners: list[Runner], y: Int, weight: Float | None) -> Winner:
     mixed = _mixture([runner.weight for runner in chosen], [runner.probs for runner in chosen])
     together = np.log(mixed.clip(np.finfo(np.float64).tiny))[None]
     temperature = fitted_temperature(together, y, weight)
-    committee = Committee(
+    committee = EnsembleModule(
         [member for runner in chosen for member in runner.members],
         weights=[runner.weight / runner.networks for runner in chosen for _ in range(runner.networks)],
         temperatures=[runner.temperature for runner in chosen for _ in range(runner.networks)],
         temperature=temperature,
     )
     records = [_record(runner) for runner in ranked]
-    return Winner(committee.eval(), pooled(together, temperature), records, chosen[0].result)
+    return Selection(committee.eval(), pooled(together, temperature), records, chosen[0].result)
 
 
 def _mixture(weights: Sequence[float] | Float, probs: Sequence[Float]) -> Float:
@@ -236,7 +236,7 @@ def _mixture(weights: Sequence[float] | Float, probs: Sequence[Float]) -> Float:
     return mixed
 
 
-def _record(runner: Runner) -> dict[str, Any]:
+def _record(runner: CandidateState) -> dict[str, Any]:
     tried = runner.networks > 0
     return {
         "network": runner.candidate.network,

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from selfcal.ensembles.distillation import distil
-from selfcal.ensembles.training import Rows, TrainedTeam, train_team
+from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.optimizers import Adam, AdamW
 from selfcal.training.engine import TrainingResult
-from selfcal.training.interfaces import Share
+from selfcal.training.interfaces import Split
 from selfcal.training.recipe import Candidate
 
 USUAL = {
@@ -30,7 +30,7 @@ OWN = Adam(lr=0.005)
 
 
 @dataclass(frozen=True)
-class TeamSettings:
+class MemberSettings:
     """What all candidates of a race have in common.
 
     Attributes:
@@ -56,10 +56,10 @@ class TeamSettings:
     folder: Path | None = None
 
     def train(
-        self, rows: Rows, shares: Sequence[Share], candidate: Candidate, members: Sequence[int], limit: float
-    ) -> TrainedTeam:
+        self, rows: Rows, shares: Sequence[Split], candidate: Candidate, members: Sequence[int], limit: float
+    ) -> TrainedMembers:
         """Train the networks of these numbers within so many seconds."""
-        return train_team(
+        return train_members(
             [self.make(candidate.network, rows.x, self.seed + member) for member in members],
             [shares[member] for member in members],
             rows,
@@ -70,7 +70,7 @@ class TeamSettings:
             **self._training(f"{candidate.network}-{candidate.recipe.name}", members[0]),
         )
 
-    def distil(self, teacher: nn.Module, rows: Rows, share: Share, kind: str) -> TrainingResult:
+    def distil(self, teacher: nn.Module, rows: Rows, share: Split, kind: str) -> TrainingResult:
         """Teach what the teacher says to one network."""
         student = self.make(kind, rows.x, self.seed)
         y = torch.from_numpy(rows.y)

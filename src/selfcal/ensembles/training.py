@@ -13,11 +13,11 @@ from scipy.special import log_softmax, logsumexp
 from torch import Tensor, nn
 
 from selfcal._support.checks import Float, Int
-from selfcal.ensembles.batches import TeamBatches
-from selfcal.ensembles.modules import Team
+from selfcal.ensembles.batches import ParallelBatches
+from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
-from selfcal.training.interfaces import OptimizerRule, Share
+from selfcal.training.interfaces import OptimizerRule, Split
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
 
@@ -43,11 +43,11 @@ class Rows:
         y, own = torch.from_numpy(self.y[rows]), None if weight is None else weight[rows]
         return TensorBatches(self.x[rows], y, own, batch_size=batch_size, seed=seed)
 
-    def team_batches(self, rows: Sequence[Int], batch_size: int | None, seed: int) -> TeamBatches:
+    def parallel_batches(self, rows: Sequence[Int], batch_size: int | None, seed: int) -> ParallelBatches:
         """The rows of each network, in batches; the weights are one on average."""
         weight = self._weights(np.unique(np.concatenate(rows)))
         y, own = torch.from_numpy(self.y), [torch.from_numpy(part) for part in rows]
-        return TeamBatches(self.x, y, weight, rows=own, batch_size=batch_size, seed=seed)
+        return ParallelBatches(self.x, y, weight, rows=own, batch_size=batch_size, seed=seed)
 
     def _weights(self, used: Int) -> Tensor | None:
         if self.weight is None:
@@ -56,7 +56,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class TrainedTeam:
+class TrainedMembers:
     """Networks after training, with what each said about the rows it was kept away from.
 
     Attributes:
@@ -70,15 +70,15 @@ class TrainedTeam:
     votes: Float
     result: TrainingResult
 
-    def joined(self, other: TrainedTeam) -> TrainedTeam:
+    def joined(self, other: TrainedMembers) -> TrainedMembers:
         """Both teams as one."""
         votes = _packed(np.concatenate([self.votes, other.votes]))
-        return TrainedTeam([*self.members, *other.members], votes, other.result)
+        return TrainedMembers([*self.members, *other.members], votes, other.result)
 
 
-def train_team(
+def train_members(
     modules: Sequence[nn.Module],
-    shares: Sequence[Share],
+    shares: Sequence[Split],
     rows: Rows,
     *,
     recipe: Recipe,
@@ -88,7 +88,7 @@ def train_team(
     early_stopping: bool = True,
     seed: int = 0,
     **settings: Any,
-) -> TrainedTeam:
+) -> TrainedMembers:
     """Train each network on its share; the outer level and early stopping look at the rows that were held out.
 
     Args:
@@ -103,20 +103,20 @@ def train_team(
         seed: Seeds dropout and shuffling.
         **settings: Further arguments of `train`.
     """
-    batches = rows.team_batches([share.train for share in shares], batch_size, seed)
-    held_out = rows.team_batches([share.held_out for share in shares], batch_size, seed + 1)
+    batches = rows.parallel_batches([share.train for share in shares], batch_size, seed)
+    held_out = rows.parallel_batches([share.held_out for share in shares], batch_size, seed + 1)
     result = train(
-        Team(modules),
+        ParallelNetworks(modules),
         batches,
         held_out if recipe.needs_outer_data else None,
         held_out if early_stopping else None,
-        recipe=replace(recipe, sharing=None, portfolio=()),
+        recipe=replace(recipe, splitter=None, portfolio=()),
         optimizer=optimizer,
         max_steps=max_epochs * len(batches),
         seed=seed,
         **settings,
     )
-    return TrainedTeam(list(modules), _votes(modules, shares, rows.x), result)
+    return TrainedMembers(list(modules), _votes(modules, shares, rows.x), result)
 
 
 def pooled(votes: Float, temperature: float = 1.0) -> Float:
@@ -180,7 +180,7 @@ def label_loss(probs: Float, y: Int) -> Float:
     return losses
 
 
-def _votes(modules: Sequence[nn.Module], shares: Sequence[Share], x: Tensor) -> Float:
+def _votes(modules: Sequence[nn.Module], shares: Sequence[Split], x: Tensor) -> Float:
     said: list[tuple[Int, Float]] = [
         (share.held_out, forward_in_blocks(module, x[share.held_out]).double().numpy())
         for module, share in zip(modules, shares, strict=True)

@@ -19,7 +19,7 @@ from selfcal import models
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal._support.random_streams import seeded
-from selfcal.ensembles.modules import Denoised
+from selfcal.ensembles.modules import NoiseCorrected
 from selfcal.ensembles.selection import expected_seconds, left_out, mean_loss, race
 from selfcal.ensembles.training import Rows
 from selfcal.errors import ConfigError, DataError, TimeBudgetWarning
@@ -76,7 +76,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         max_epochs: Passes over the training rows at most.
         early_stopping: Keep rows back and return to the state with the lowest log loss on them. Without it,
             training runs to the end.
-        validation_fraction: Share of the rows kept back from training when no validation data is given.
+        validation_fraction: Fraction of the rows kept back from training when no validation data is given.
         patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
             improvement before training stops; None never stops.
         noisy_labels: Say so if labels given to `fit` may be wrong and the true ones are wanted: what a method that
@@ -160,8 +160,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if validation is not None:
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
-        if self.recipe_.sharing is not None:
-            self._fit_team(table, labelled, seed)
+        if self.recipe_.splitter is not None:
+            self._fit_ensemble(table, labelled, seed)
         else:
             self._fit_one(table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
@@ -199,16 +199,16 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.train_rows_ = parts.train
         self._remember(result)
 
-    def _fit_team(self, table: Float, labelled: _Labelled, seed: int) -> None:
+    def _fit_ensemble(self, table: Float, labelled: _Labelled, seed: int) -> None:
         """Several networks, which are trained on shares of the rows that count and answer as one."""
-        assert self.recipe_.sharing is not None
+        assert self.recipe_.splitter is not None
         rows = labelled.rows
         codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
         self._fit_scaling(table[rows], weight)
         data = Rows(self._tensor(table)[rows], codes, weight)
         groups = row_groups(self, table, rows, labelled.groups)
-        shares = self.recipe_.sharing.shares(codes, groups[rows], seed=seed)
-        settings = self._team_settings(self._seeded_network, seed)
+        shares = self.recipe_.splitter.splits(codes, groups[rows], seed=seed)
+        settings = self._member_settings(self._seeded_network, seed)
         candidates = self._candidates()
         costs = [
             expected_seconds(settings.make(candidate.network, data.x, seed), len(rows), len(shares))
@@ -242,12 +242,12 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
                 "taught_by": mean_loss(won.probs[unseen], codes[unseen], None),
             }
         if self.noisy_labels:
-            self.module_ = self._denoised(self.module_)
+            self.module_ = self._noise_corrected(self.module_)
 
-    def _denoised(self, network: nn.Module) -> Denoised:
+    def _noise_corrected(self, network: nn.Module) -> NoiseCorrected:
         """The network, cleared of the noise in the labels it was taught by."""
         matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
-        return Denoised(network, torch.from_numpy(matrix).float(), power).eval()
+        return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
     def _remember(self, result: TrainingResult) -> None:
         self.history_ = result.history
@@ -348,7 +348,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def _check_validation_used(self) -> None:
         reason = None
-        if self.recipe_.sharing is not None:
+        if self.recipe_.splitter is not None:
             reason = f"method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X."
         elif not (self.recipe_.needs_outer_data or self.early_stopping):
             reason = f"method {self.recipe_.name!r} with early_stopping=False keeps no rows back."

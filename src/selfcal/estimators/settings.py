@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from selfcal import models, recipes
 from selfcal._support import checks
 from selfcal._support.checks import Int
-from selfcal.ensembles.settings import TeamSettings
+from selfcal.ensembles.settings import MemberSettings
 from selfcal.errors import ConfigError
 from selfcal.training.recipe import Candidate, Recipe
 
@@ -64,7 +64,7 @@ class ClassifierSettings(BaseEstimator):
     @property
     def trains_several(self) -> bool:
         """Whether the method trains several networks; it then holds rows out from them by itself."""
-        return self._recipe().sharing is not None
+        return self._recipe().splitter is not None
 
     def probability_copies(self, codes: Int, groups: Int) -> int:
         """How many numbers a fit of several networks holds at most for each row and class: in the race, or after it.
@@ -72,9 +72,9 @@ class ClassifierSettings(BaseEstimator):
         A candidate keeps the votes on each row, what they come to, and a copy of that; looking for wrong labels takes
         17 in all.
         """
-        sharing = self._recipe().sharing
-        assert sharing is not None
-        shares = sharing.shares(codes, groups, seed=0)
+        splitter = self._recipe().splitter
+        assert splitter is not None
+        shares = splitter.splits(codes, groups, seed=0)
         votes = int(np.bincount(np.concatenate([share.held_out for share in shares])).max())
         return max(17, len(self._candidates()) * (votes + 3) + 10)
 
@@ -140,8 +140,8 @@ class ClassifierSettings(BaseEstimator):
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
 
-    def _team_settings(self, make: Callable[[str, Tensor, int], nn.Module], seed: int) -> TeamSettings:
-        return TeamSettings(
+    def _member_settings(self, make: Callable[[str, Tensor, int], nn.Module], seed: int) -> MemberSettings:
+        return MemberSettings(
             make=make,
             rate=None if self.learning_rate is None else float(self.learning_rate),
             max_epochs=self.max_epochs,

@@ -76,7 +76,7 @@ def each_class(rows: Iterable[Block]) -> Iterator[Chunk]:
         yield joined(block.of_class(code) for block in kept)
 
 
-def shares(chunk: Chunk) -> tuple[Float, Float, Float]:
+def normalized_weights(chunk: Chunk) -> tuple[Float, Float, Float]:
     """Return confidence, correctness and share of the weight, in float64, of the rows that have weight."""
     c, a, w = chunk.confidence.astype(np.float64), chunk.correct.astype(np.float64), chunk.weight
     if w is None:

@@ -18,7 +18,7 @@ _KERNEL_REACH = 9  # in bandwidths: exp(-9^2 / 2) is 2.6e-18
 
 
 def linear_masses(points: Float, masses: Float) -> Float:
-    """Share each mass between the two nearest of the `FINEST_GRID + 1` grid points, which keeps its mean place."""
+    """Split each mass between the two nearest of the `FINEST_GRID + 1` grid points, which keeps its mean place."""
     place = points * FINEST_GRID
     left = np.minimum(place.astype(np.int64), FINEST_GRID - 1)
     upper = masses * (place - left)

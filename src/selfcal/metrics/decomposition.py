@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from selfcal._support.binning import joined
 from selfcal._support.checks import Float
-from selfcal.metrics._rows import Block, blocks, each_class, shares
+from selfcal.metrics._rows import Block, blocks, each_class, normalized_weights
 from selfcal.metrics.scores import LOG_FLOOR, log_loss
 
 
@@ -70,7 +70,7 @@ def brier_decomposition(
     """
     calibration = refinement = uncertainty = 0.0
     for column in each_class(blocks(y_true, probs, classes, sample_weight)):
-        p, hit, share = shares(column)
+        p, hit, share = normalized_weights(column)
         q = _isotonic(p, hit, share)
         rate = float(share @ hit)
         calibration += float(share @ ((p - hit) ** 2 - (q - hit) ** 2))
@@ -111,7 +111,7 @@ def log_loss_decomposition(
     """
     rows = list(blocks(y_true, probs, classes, sample_weight))
     total = log_loss(y_true, probs, classes=classes, sample_weight=sample_weight)
-    c, right, share = shares(joined(block.top_label() for block in rows))
+    c, right, share = normalized_weights(joined(block.top_label() for block in rows))
     gain = _confidence_loss(c, right, share) - _confidence_loss(_isotonic(c, right, share), right, share)
     calibration = min(max(0.0, gain), total)
     return Decomposition(calibration, total - calibration, _entropy(rows))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from selfcal._support import checks
 from selfcal._support.binning import joined
 from selfcal._support.checks import Float
-from selfcal.metrics._rows import shares, top_labels
+from selfcal.metrics._rows import normalized_weights, top_labels
 from selfcal.metrics._smoothing import (
     CELLS_PER_BANDWIDTH,
     FINEST_GRID,
@@ -103,7 +103,7 @@ def kde_calibration_error(
     """
     if bandwidth is not None:
         checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
-    c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
+    c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     if c.min() == c.max():
         return abs(float(w @ (a - c)))
     if bandwidth is None:
@@ -148,7 +148,7 @@ def sece(
     Reference: Towards Unbiased Calibration using Meta-Regularization, 2023, equations 5-7.
     """
     checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
-    c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
+    c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     of_right, of_all = gauss_transform(c, np.stack([w * a, w]), bandwidth)
     return float(w @ np.abs(of_right / of_all - c))
 
@@ -184,7 +184,7 @@ def mmce(
     Embeddings, ICML 2018.
     """
     checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
-    c, a, w = shares(joined(top_labels(y_true, probs, classes, sample_weight)))
+    c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     order = np.argsort(c)
     place, residual = c[order] / bandwidth, (w * (a - c))[order]
     fresh = -np.expm1(-2 * np.diff(place, prepend=-np.inf))

@@ -30,8 +30,8 @@ class RiskCoverageCurve:
 
     Attributes:
         thresholds: The distinct confidences, falling; a row is accepted if its confidence is at least the threshold.
-        coverage: Share of the weight that each threshold accepts, rising to 1.
-        risk: Share of what each threshold accepts that is wrong.
+        coverage: Fraction of the weight that each threshold accepts, rising to 1.
+        risk: Fraction of what each threshold accepts that is wrong.
         effective_count: `(sum w)^2 / sum w^2` of what each threshold accepts: the rows, if all weights are equal.
     """
 
@@ -75,7 +75,7 @@ class RiskCoverageCurve:
 
     @property
     def rate(self) -> Float:
-        """Share of wrong rows among those that each threshold is the first to accept."""
+        """Fraction of wrong rows among those that each threshold is the first to accept."""
         rate: Float = np.diff(self.coverage * self.risk, prepend=0.0) / np.diff(self.coverage, prepend=0.0)
         return rate
 
@@ -259,7 +259,7 @@ def risk_at_coverage(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Share of wrong answers when at least this share of the rows must be answered.
+    """Fraction of wrong answers when at least this share of the rows must be answered.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.

@@ -32,7 +32,7 @@ class RunningCalibration:
     Attributes:
         n: Number of rows with positive weight.
         bins: Confidence and accuracy of the top label, per bin.
-        accuracy: Share of rows whose most probable class is the true one.
+        accuracy: Fraction of rows whose most probable class is the true one.
         ece: Top-label calibration error over the bins.
         ece_l2: Its root mean square form.
         max_error: The gap of the worst bin.

@@ -45,7 +45,7 @@ class CalibrationReport:
         classes: The label of each column.
         n_bins: Number of bins of equal width, (a, b], of all binned errors.
         level: The level of all intervals.
-        accuracy: Share of rows whose most probable class is the true one.
+        accuracy: Fraction of rows whose most probable class is the true one.
         log_loss: Mean negative log probability of the true class.
         brier_score: Mean squared distance to the one-hot label.
         brier_parts: The Brier score split into what recalibration can mend and what it cannot.

@@ -23,7 +23,7 @@ def mlp(
         n_features: Columns of the input.
         n_classes: Classes, one logit each.
         hidden: Width of each hidden layer.
-        dropout: Share of hidden units left out in training.
+        dropout: Fraction of hidden units left out in training.
 
     Example:
         >>> mlp(2, 5, hidden=(8,))
@@ -63,7 +63,7 @@ def tabular(
         encoding: ``"piecewise"`` spreads a column over bins, which must be placed before training
             (``module[0].fit(x)``); ``"periodic"`` over waves; ``"joint"`` puts waves through all columns at once.
         hidden: Width of each hidden layer; none makes a model in which the effects of the columns add up.
-        dropout: Share of hidden units left out in training.
+        dropout: Fraction of hidden units left out in training.
 
     Example:
         >>> import torch

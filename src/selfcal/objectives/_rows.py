@@ -10,10 +10,10 @@ from selfcal.training.types import Batch
 
 def mean_over_rows(values: Tensor, batch: Batch) -> Tensor:
     """The mean of the values, weighted by the rows' own sample weights if they have any."""
-    return values.mean(dim=0) if batch.weight is None else shares(batch, values) @ values
+    return values.mean(dim=0) if batch.weight is None else normalized_weights(batch, values) @ values
 
 
-def shares(batch: Batch, like: Tensor) -> Tensor:
+def normalized_weights(batch: Batch, like: Tensor) -> Tensor:
     """Each row's part of the weight of the batch; zero for all if no row has any, so that nothing is NaN."""
     weight = like.new_ones(len(batch.y)) if batch.weight is None else batch.weight.to(like)
     return weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)

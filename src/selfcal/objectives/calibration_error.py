@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selfcal._support.checks import in_range, positive_int
 from selfcal._support.top_label import bin_shares, known_labels
-from selfcal.objectives._rows import mean_over_rows, shares
+from selfcal.objectives._rows import mean_over_rows, normalized_weights
 from selfcal.training.interfaces import Objective
 from selfcal.training.types import Batch, Output
 
@@ -81,7 +81,7 @@ class SECE(Objective):
         """The error of the batch."""
         confidence, accuracy = _claims(output, batch, self.temperature)
         place = confidence / (math.sqrt(2) * self.bandwidth)
-        weight = shares(batch, confidence).clamp(min=torch.finfo(confidence.dtype).tiny)
+        weight = normalized_weights(batch, confidence).clamp(min=torch.finfo(confidence.dtype).tiny)
         # as a softmax: around a row of no weight that is far from all others, the sum of K would be zero
         near = torch.softmax(weight.log() - (place[:, None] - place).square(), dim=-1)
         return mean_over_rows((near @ accuracy - confidence).abs(), batch)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from selfcal._support.checks import in_range
 from selfcal._support.top_label import kernel_norm, known_labels, pairs
-from selfcal.objectives._rows import shares
+from selfcal.objectives._rows import normalized_weights
 from selfcal.training.interfaces import Objective
 from selfcal.training.types import Batch, Output
 
@@ -42,5 +42,5 @@ class MMCE(Objective):
     def __call__(self, output: Output, batch: Batch) -> Tensor:
         """The error of the batch, which must have at least two rows."""
         confidence, right = pairs(output.logits, known_labels(output.logits, batch.y))
-        residuals = shares(batch, confidence) * (right.to(confidence) - confidence)
+        residuals = normalized_weights(batch, confidence) * (right.to(confidence) - confidence)
         return kernel_norm(residuals, confidence, self.bandwidth)

@@ -39,12 +39,12 @@ def crossfit(
         inner_steps: Training steps between two of its steps.
 
     Example:
-        >>> crossfit(folds=3).sharing
+        >>> crossfit(folds=3).splitter
         CrossFit(folds=3, repeats=1)
         >>> crossfit(learn="decay").outer_model
         LayerDecay(start=0.3, bounds=(0.3, 10.0))
     """
-    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, sharing=CrossFit(folds, repeats))
+    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, splitter=CrossFit(folds, repeats))
     chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
     learned = [_LEARNED[one_of("learn", name, _LEARNED)]() for name in chosen]
     if not learned:
@@ -74,7 +74,7 @@ _LEARNED: dict[str, Callable[[], OuterModel]] = {
 
 def ensemble(*, networks: int = 5) -> Recipe:
     """A deep ensemble: networks that differ in their random start alone, and answer together."""
-    return Recipe(name="ensemble", loss=losses.cross_entropy, sharing=SameRows(networks))
+    return Recipe(name="ensemble", loss=losses.cross_entropy, splitter=SameRows(networks))
 
 
 def auto(*, folds: int = 5, repeats: int = 1) -> Recipe:
@@ -93,6 +93,6 @@ def auto(*, folds: int = 5, repeats: int = 1) -> Recipe:
     return Recipe(
         name="auto",
         loss=recipe.loss,
-        sharing=recipe.sharing,
+        splitter=recipe.splitter,
         portfolio=tuple(Candidate(kind, recipe) for kind in kinds),
     )

@@ -49,12 +49,12 @@ class Guarantee:
 
     @property
     def coverage(self) -> float:
-        """Share of the calibration rows that were answered."""
+        """Fraction of the calibration rows that were answered."""
         return self.accepted / self.n
 
     @property
     def risk(self) -> float:
-        """Share of wrong answers among those given to calibration rows; NaN if none were."""
+        """Fraction of wrong answers among those given to calibration rows; NaN if none were."""
         return self.errors / self.accepted if self.accepted else float("nan")
 
     def __str__(self) -> str:

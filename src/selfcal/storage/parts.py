@@ -17,7 +17,7 @@ from selfcal import calibrators, models
 from selfcal._support.checks import plain, shorten
 from selfcal._support.random_streams import seeded
 from selfcal.calibrators._base import LogitCalibrator
-from selfcal.ensembles.modules import Committee, Denoised
+from selfcal.ensembles.modules import EnsembleModule, NoiseCorrected
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
 from selfcal.storage.files import Tensors, field
 from selfcal.training.interfaces import Calibrator
@@ -118,10 +118,10 @@ def weights_of(module: nn.Module) -> Tensors:
 
 def network_parts(module: nn.Module) -> Values | None:
     """How to make the network again: name and arguments, or those of each member; None if selfcal did not make it."""
-    if isinstance(module, Denoised):
+    if isinstance(module, NoiseCorrected):
         inside = network_parts(module.network)
         return None if inside is None else {"denoised": inside}
-    if isinstance(module, Committee):
+    if isinstance(module, EnsembleModule):
         members = [network_parts(member) for member in module.members]
         return None if None in members else {"members": members}
     made = models.origin(module)
@@ -141,7 +141,7 @@ def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
 
 def _described(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
     if "denoised" in stored:
-        return Denoised(_committee(field(stored, "denoised", dict), sizes, weights), n_classes=sizes[1])
+        return NoiseCorrected(_committee(field(stored, "denoised", dict), sizes, weights), n_classes=sizes[1])
     return _committee(stored, sizes, weights)
 
 
@@ -150,7 +150,7 @@ def _committee(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
         return _network(stored, sizes, weights)(*sizes)
     members = field(stored, "members", list)
     _check_number(len(members), weights)
-    return Committee([_network(member, sizes, weights)(*sizes) for member in members])
+    return EnsembleModule([_network(member, sizes, weights)(*sizes) for member in members])
 
 
 def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network:
@@ -177,7 +177,7 @@ def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
 def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
     """The network that a function of the user makes, with the stored weights.
 
-    The names of the weights tell which wrappers it had: a `Committee` of several networks, and `Denoised`.
+    The names of the weights tell which wrappers it had: a `EnsembleModule` of several networks, and `NoiseCorrected`.
     """
     try:
         with seeded(0):  # what it draws is replaced; the global stream stays as it is
@@ -193,9 +193,9 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
     if {f"{prefix}log_weights", f"{prefix}temperatures"} <= weights.keys():
         n_members = weights[f"{prefix}log_weights"].size
         _check_number(n_members, weights)
-        module = Committee([copy.deepcopy(module) for _ in range(n_members)])
+        module = EnsembleModule([copy.deepcopy(module) for _ in range(n_members)])
     if denoised:
-        module = Denoised(module, n_classes=sizes[1])
+        module = NoiseCorrected(module, n_classes=sizes[1])
     try:
         _check_fit(module, weights)
     except ModelFormatError as error:

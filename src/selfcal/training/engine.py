@@ -124,7 +124,7 @@ def train(
     """
     if not isinstance(recipe, Recipe):
         raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
-    if recipe.sharing is not None:
+    if recipe.splitter is not None:
         raise ConfigError(
             f"train trains one network; recipe {recipe.name!r} describes several. Use "
             f"SelfCalibratedClassifier(method=...), or a recipe for one network such as selfcal.recipes.standard()."

@@ -292,16 +292,16 @@ class Hypergradient(ABC):
         """The outer loss on `batch` and its gradient with respect to the outer parameters."""
 
 
-class Share(NamedTuple):
+class Split(NamedTuple):
     """The rows one network is trained on, and those it is kept away from."""
 
     train: Int
     held_out: Int
 
 
-class Sharing(ABC):
+class Splitter(ABC):
     """How rows are shared out among several networks, which then answer as one."""
 
     @abstractmethod
-    def shares(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Share]:
+    def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
         """The share of each network. Rows of one class are spread evenly; rows of one group stay together."""

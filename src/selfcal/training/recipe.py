@@ -17,7 +17,7 @@ from selfcal.training.interfaces import (
     Objective,
     OptimizerRule,
     OuterModel,
-    Sharing,
+    Splitter,
 )
 
 
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 class Recipe:
     """A named method: which parts it is made of. Parts that do not fit fail here, not in training.
 
-    With a `sharing`, several networks are trained on shares of the rows and answer as one. With a `portfolio`, its
+    With a `splitter`, several networks are trained on parts of the rows and answer as one. With a `portfolio`, its
     candidates are raced, and what they say about rows they have not seen decides how much each counts.
     """
 
@@ -45,7 +45,7 @@ class Recipe:
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
     calibrator: Calibrator | None = None
-    sharing: Sharing | None = None
+    splitter: Splitter | None = None
     portfolio: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
@@ -56,10 +56,10 @@ class Recipe:
                 raise ConfigError(
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
-        if self.portfolio and self.sharing is None:
-            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no sharing; give it CrossFit().")
+        if self.portfolio and self.splitter is None:
+            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no splitter; give it CrossFit().")
         tried = [self, *(candidate.recipe for candidate in self.portfolio)]
-        if self.sharing is not None and any(recipe.calibrator is not None for recipe in tried):
+        if self.splitter is not None and any(recipe.calibrator is not None for recipe in tried):
             raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
@@ -91,7 +91,7 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "sharing")}
+        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "splitter")}
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
         steps += [f"portfolio={self.portfolio!r}"] if self.portfolio else []
@@ -117,5 +117,5 @@ _PARTS = {
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
     "calibrator": Calibrator,
-    "sharing": Sharing,
+    "splitter": Splitter,
 }
