@@ -47,7 +47,7 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
     def five() -> object:
         rows = Rows(x, y, None)
         settings = {"max_epochs": STEPS, "batch_size": None, "early_stopping": False, **options}
-        return train_members(networks(width, FOLDS), shares, rows, recipe=recipes.crossfit(), **settings)
+        return train_members(networks(width, FOLDS), shares, rows, recipe=recipes.standard(), **settings)
 
     rows = np.stack([share.train[: n_rows * (FOLDS - 1) // FOLDS - 1] for share in shares])
     stacked_x, stacked_y = x[rows], torch.from_numpy(y[rows])

@@ -23,12 +23,12 @@ from benchmarks._timing import best_seconds, write_json, write_section
 from selfcal import SelfCalibratedClassifier, datasets, metrics, recipes
 from selfcal._support.checks import Float, Int
 from selfcal._support.parallel import Results, Row, Unit, run_units
+from selfcal.ensembles import Candidate, Ensemble
 from selfcal.experiments._tables import mean_and_error
 from selfcal.outer import LayerDecay
 from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.io import read_table
 from selfcal.tabular.preprocessing import Preprocessor
-from selfcal.training.recipe import Recipe
 
 GENERATED = ("blobs-1.3", "blobs-1.7", "spiral-2.5", "spiral-3.5")
 TABLES = ("pima_diabetes", "vehicle", "german_credit", "segment")
@@ -36,7 +36,7 @@ PLAIN, FIXED = "nothing", "nothing, fixed decay 0.3"
 NEVER = 10**9
 
 
-def variants() -> dict[str, Recipe]:
+def variants() -> dict[str, Ensemble]:
     """What is compared, by what is learned."""
     learned = {
         "decay": "decay",
@@ -48,10 +48,15 @@ def variants() -> dict[str, Recipe]:
         "decay, smoothing": ("decay", "smoothing"),
     }
     decay = recipes.crossfit(learn="decay")
+    ((kind, recipe),) = decay.candidates
+
+    def changed(**parts: Any) -> Ensemble:
+        return replace(decay, candidates=(Candidate(kind, replace(recipe, **parts)),))
+
     return {
         PLAIN: recipes.crossfit(),
-        FIXED: replace(decay, inner_steps=NEVER),
-        "decay that may also fall": replace(decay, outer_model=LayerDecay(bounds=(1e-3, 10.0))),
+        FIXED: changed(inner_steps=NEVER),
+        "decay that may also fall": changed(outer_model=LayerDecay(bounds=(1e-3, 10.0))),
         **{name: recipes.crossfit(learn=learn) for name, learn in learned.items()},
     }
 

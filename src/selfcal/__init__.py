@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         storage,
         transforms,
     )
+    from selfcal.ensembles import Ensemble
     from selfcal.estimators.calibrated_model import CalibratedModel
     from selfcal.estimators.classifier import SelfCalibratedClassifier
     from selfcal.reject import ABSTAIN, SelectiveClassifier
@@ -51,6 +52,7 @@ _HOME = {
     "BilevelProblem": "training",
     "BilevelStep": "training",
     "CalibratedModel": "estimators.calibrated_model",
+    "Ensemble": "ensembles",
     "History": "training",
     "ImageBatches": "training",
     "Output": "training",
@@ -72,6 +74,7 @@ __all__ = [
     "BilevelProblem",
     "BilevelStep",
     "CalibratedModel",
+    "Ensemble",
     "History",
     "ImageBatches",
     "Output",

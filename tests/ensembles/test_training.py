@@ -1,31 +1,25 @@
-"""Teams in the training loop, against each network trained alone; votes on rows held out; temperatures."""
+"""Networks side by side in the training loop, against each network trained alone; held-out predictions."""
 
 import copy
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.special import softmax
 from torch import nn
 
 from selfcal import recipes
-from selfcal.ensembles import training
-from selfcal.ensembles.folds import CrossFit, SameRows
+from selfcal.ensembles.folds import CrossFit, SameRows, Split
+from selfcal.ensembles.mixing import log_losses
 from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.ensembles.training import (
     Rows,
     TrainedMembers,
-    fitted_temperature,
-    label_loss,
-    pooled,
     train_members,
 )
 from selfcal.models import mlp
 from selfcal.optimizers import SGD, Adam
 from selfcal.training.engine import held_out_logits, selection_losses, train
-from selfcal.training.interfaces import Split
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.step import BilevelStep
 from selfcal.training.types import Batch
@@ -51,7 +45,7 @@ def normalised():
 
 def options(**further):
     return {
-        "recipe": recipes.crossfit(),
+        "recipe": recipes.standard(),
         "optimizer": Adam(lr=0.02),
         "max_epochs": 60,
         "batch_size": None,
@@ -60,8 +54,8 @@ def options(**further):
     }
 
 
-class Shares:
-    """The part of every batch that one network of a team is given, as data of its own."""
+class PartOfBatches:
+    """The part of every batch that one of the parallel networks is given, as data of its own."""
 
     def __init__(self, batches, place, n_members):
         self._batches, self._place, self._n_members = batches, place, n_members
@@ -82,48 +76,48 @@ class Shares:
 @pytest.mark.parametrize("batch_size", [None, 7])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("make", [lambda: mlp(2, 2, hidden=(8,)), normalised], ids=["mlp", "batch norm"])
-def test_a_team_is_trained_as_each_of_its_networks_would_be_alone(batch_size, weighted, make):
-    """The step of a team is the mean over all rows: each network's own gradient, divided by how many they are."""
+def test_parallel_networks_are_trained_as_each_would_be_alone(batch_size, weighted, make):
+    """A step is the mean over all rows: each network's own gradient, divided by the number of networks."""
     rows = rows_of(weight=np.arange(60.0) % 3 + 1 if weighted else None)
     batches = rows.parallel_batches([s.train for s in CrossFit(4).splits(rows.y, seed=0)], batch_size, seed=5)
     members = networks(4, make)
     alone = copy.deepcopy(members)
-    team = BilevelStep(ParallelNetworks(members), SGD(lr=0.4), recipes.standard(), n_train=60)
+    together = BilevelStep(ParallelNetworks(members), SGD(lr=0.4), recipes.standard(), n_train=60)
     steps = [BilevelStep(member, SGD(lr=0.1), recipes.standard(), n_train=60) for member in alone]
     for number in range(3):
         for batch in batches.one_pass(number):
-            team(batch)
+            together(batch)
         for place, step in enumerate(steps):
-            for batch in Shares(batches, place, 4).one_pass(number):
+            for batch in PartOfBatches(batches, place, 4).one_pass(number):
                 step(batch)
     for member, single in zip(members, alone, strict=True):
         for name, value in single.state_dict().items():
             torch.testing.assert_close(member.state_dict()[name], value, rtol=1e-4, atol=1e-5)
 
 
-def test_a_team_of_one_is_that_network_to_the_bit():
-    rows, share = rows_of(), Split(np.arange(40), np.arange(40, 60))
+def test_one_network_is_that_network_to_the_bit():
+    rows, split = rows_of(), Split(np.arange(40), np.arange(40, 60))
     (member,) = networks(1)
     single = copy.deepcopy(member)
-    team = train_members([member], [share], rows, **options(batch_size=8))
-    batches = rows.parallel_batches([share.train], 8, 0)
+    trained = train_members([member], [split], rows, **options(batch_size=8))
+    batches = rows.parallel_batches([split.train], 8, 0)
     found = train(
         single,
         batches,
         None,
-        rows.parallel_batches([share.held_out], 8, 1),
+        rows.parallel_batches([split.held_out], 8, 1),
         recipe=recipes.standard(),
         optimizer=Adam(lr=0.02),
         max_steps=60 * len(batches),
         patience=None,
     )
-    assert found.best_step == team.result.best_step
+    assert found.best_step == trained.result.best_step
     assert all(torch.equal(a, b) for a, b in zip(member.parameters(), single.parameters(), strict=True))
 
 
 def test_every_network_returns_to_its_own_best_state():
-    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
-    held_out = rows.parallel_batches([share.held_out for share in shares], None, 0)
+    rows, splits = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    held_out = rows.parallel_batches([split.held_out for split in splits], None, 0)
     seen = []
 
     def watch(step):
@@ -131,51 +125,53 @@ def test_every_network_returns_to_its_own_best_state():
         seen.append((losses, [copy.deepcopy(m.state_dict()) for m in step.problem.module.members]))
 
     members = networks(3)
-    team = train_members(members, shares, rows, **options(optimizer=Adam(lr=0.2), watch=watch))
+    trained = train_members(members, splits, rows, **options(optimizer=Adam(lr=0.2), watch=watch))
     best = np.argmin([losses for losses, _ in seen], axis=0)
     assert len(set(best)) > 1  # one common step would not do
     for place, member in enumerate(members):
         kept = seen[best[place]][1][place]
         assert all(torch.equal(kept[name], value) for name, value in member.state_dict().items())
-    assert team.result.best_step == 10 * (best.max() + 1)
+    assert trained.result.best_step == 10 * (best.max() + 1)
 
 
 def test_training_goes_on_while_any_network_gains():
-    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    rows, splits = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
     result = train_members(
-        networks(3), shares, rows, **options(optimizer=Adam(lr=0.2), max_epochs=2000, patience=2)
+        networks(3), splits, rows, **options(optimizer=Adam(lr=0.2), max_epochs=2000, patience=2)
     ).result
     assert result.status == "stopped early"
     assert result.n_steps == result.best_step + 20
 
 
-def test_no_row_is_voted_on_by_a_network_that_was_trained_on_it():
-    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
-    team = train_members(networks(3), shares, rows, **options())
-    assert team.votes.shape == (1, 60, 2)
-    for member, share in zip(team.members, shares, strict=True):
-        said = forward_in_blocks(member, rows.x[share.held_out]).double()
-        np.testing.assert_allclose(team.votes[0, share.held_out], said, rtol=1e-5)
+def test_no_row_is_predicted_by_a_network_that_was_trained_on_it():
+    rows, splits = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    trained = train_members(networks(3), splits, rows, **options())
+    assert trained.held_out_logits.shape == (1, 60, 2)
+    for member, split in zip(trained.members, splits, strict=True):
+        said = forward_in_blocks(member, rows.x[split.held_out]).double()
+        np.testing.assert_allclose(trained.held_out_logits[0, split.held_out], said, rtol=1e-5)
 
 
 def test_labels_of_held_out_rows_do_not_matter_without_early_stopping():
-    rows, shares = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
+    rows, splits = rows_of(), CrossFit(3).splits(rows_of().y, seed=0)
     changed = rows.y.copy()
-    changed[shares[0].held_out] = 1 - changed[shares[0].held_out]
+    changed[splits[0].held_out] = 1 - changed[splits[0].held_out]
     first, second = (
-        train_members(networks(3), shares, Rows(rows.x, y, None), **options(early_stopping=False)).votes[0]
+        train_members(
+            networks(3), splits, Rows(rows.x, y, None), **options(early_stopping=False)
+        ).held_out_logits[0]
         for y in (rows.y, changed)
     )
-    np.testing.assert_array_equal(first[shares[0].held_out], second[shares[0].held_out])
-    assert not np.array_equal(first[shares[1].held_out], second[shares[1].held_out])
+    np.testing.assert_array_equal(first[splits[0].held_out], second[splits[0].held_out])
+    assert not np.array_equal(first[splits[1].held_out], second[splits[1].held_out])
 
 
-def test_networks_of_an_ensemble_vote_on_the_same_rows():
+def test_networks_of_an_ensemble_predict_the_same_rows():
     rows = rows_of()
-    shares = SameRows(3, held_out=4).splits(rows.y, seed=0)
-    votes = train_members(networks(3), shares, rows, **options(max_epochs=5)).votes
-    assert votes.shape == (3, 60, 2)
-    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(votes[:, :, 0]).any(axis=0)), shares[0].held_out)
+    splits = SameRows(3, held_out=4).splits(rows.y, seed=0)
+    logits = train_members(networks(3), splits, rows, **options(max_epochs=5)).held_out_logits
+    assert logits.shape == (3, 60, 2)
+    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(logits[:, :, 0]).any(axis=0)), splits[0].held_out)
 
 
 def test_teams_join_to_what_one_team_would_have_been():
@@ -185,92 +181,27 @@ def test_teams_join_to_what_one_team_would_have_been():
     joined = first.joined(second)
     assert len(joined.members) == 2
     assert joined.result == "later"
-    np.testing.assert_array_equal(joined.votes[:, :, 0], [[1, 3, 2], [nothing, nothing, 4]])
+    np.testing.assert_array_equal(joined.held_out_logits[:, :, 0], [[1, 3, 2], [nothing, nothing, 4]])
 
 
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_selection_loss_is_that_of_each_network_on_its_rows(batch_size):
     weight = np.arange(60.0) % 4 + 1
     rows, members = rows_of(weight=weight), networks(2)
-    shares = [np.arange(20), np.arange(20, 60)]
-    losses = selection_losses(ParallelNetworks(members), rows.parallel_batches(shares, batch_size, 0))
-    for member, own, loss in zip(members, shares, losses, strict=True):
+    splits = [np.arange(20), np.arange(20, 60)]
+    losses = selection_losses(ParallelNetworks(members), rows.parallel_batches(splits, batch_size, 0))
+    for member, own, loss in zip(members, splits, losses, strict=True):
         probs = softmax(member(rows.x[own]).detach().double().numpy(), axis=1)
-        expected = np.average(label_loss(probs, rows.y[own]), weights=weight[own])
+        expected = np.average(log_losses(probs, rows.y[own]), weights=weight[own])
         assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_held_out_logits_of_a_team_come_network_by_network():
+def test_held_out_logits_of_parallel_networks_come_network_by_network():
     rows, members = rows_of(), networks(2)
-    shares = [np.arange(10), np.arange(30, 40)]
-    logits, y, weight = held_out_logits(ParallelNetworks(members), rows.parallel_batches(shares, 3, 0))
-    assert weight is not None or len(y) == 20
+    splits = [np.arange(10), np.arange(30, 40)]
+    logits, y, weight = held_out_logits(ParallelNetworks(members), rows.parallel_batches(splits, 3, 0))
+    assert weight is None
+    assert len(y) == 20
     np.testing.assert_array_equal(np.sort(y[:10]), np.sort(rows.y[:10]))
     expected = members[1](rows.x[30:40]).detach()
     torch.testing.assert_close(logits[10:].sort(dim=0).values, expected.sort(dim=0).values)
-
-
-@settings(deadline=None, max_examples=30)
-@given(
-    votes=st.integers(1, 4),
-    temperature=st.floats(0.1, 10),
-    seed=st.integers(0, 99),
-)
-def test_pooled_is_the_mean_of_the_softmaxes(votes, temperature, seed):
-    rng = np.random.default_rng(seed)
-    logits = rng.normal(scale=5, size=(votes, 6, 3))
-    logits[rng.random((votes, 6)) < 0.3] = np.nan
-    expected = [
-        np.mean(
-            [softmax(vote / temperature) for vote in row if not np.isnan(vote[0])] or [[np.nan] * 3], axis=0
-        )
-        for row in logits.transpose(1, 0, 2)
-    ]
-    np.testing.assert_allclose(pooled(logits, temperature), expected, rtol=1e-9)
-
-
-def drawn(n, sharpness, seed=0):
-    """Logits, and labels drawn from their softmax at a temperature."""
-    rng = np.random.default_rng(seed)
-    logits = rng.normal(size=(n, 3))
-    y = (softmax(logits, axis=1).cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1)
-    return logits[None] * sharpness, y
-
-
-class TestFittedTemperature:
-    @pytest.mark.parametrize("sharpness", [0.3, 3.0])
-    def test_finds_what_sharpened_the_logits(self, sharpness):
-        assert fitted_temperature(*drawn(3000, sharpness)) == pytest.approx(sharpness, rel=0.1)
-
-    def test_many_rows_are_no_more_work(self, monkeypatch):
-        seen = []
-        monkeypatch.setattr(training, "ENOUGH_ROWS", 1000)
-        monkeypatch.setattr(training, "pooled", lambda v, t: seen.append(v.shape[1]) or pooled(v, t))
-        assert fitted_temperature(*drawn(5000, 2.0)) == pytest.approx(2, rel=0.2)
-        assert max(seen) == 1000
-
-    def test_is_the_best_of_many(self):
-        votes, y = drawn(500, 2.5)
-        found = fitted_temperature(votes, y)
-        losses = [label_loss(pooled(votes, t), y).mean() for t in np.geomspace(0.05, 20, 400)]
-        assert label_loss(pooled(votes, found), y).mean() <= min(losses) + 1e-6
-
-    def test_is_one_where_nothing_can_be_gained(self):
-        assert fitted_temperature(*drawn(3000, 1.0)) == 1.0
-
-    @pytest.mark.parametrize("n", [1, 4])
-    def test_is_one_where_there_are_few_rows(self, n):
-        assert fitted_temperature(*drawn(n, 3.0)) == 1.0
-
-    def test_rows_without_votes_and_rows_of_weight_zero_do_not_count(self):
-        votes, y = drawn(600, 3.0)
-        expected = fitted_temperature(votes[:, :300], y[:300])
-        silent = votes.copy()
-        silent[:, 300:] = np.nan
-        assert fitted_temperature(silent, y) == expected
-        weighed = fitted_temperature(votes, y, np.repeat([1.0, 0.0], 300))
-        assert weighed == pytest.approx(expected, rel=0.02)
-
-
-def test_label_loss_is_never_infinite():
-    assert np.isfinite(label_loss(np.array([[1.0, 0.0]]), np.array([1]))).all()

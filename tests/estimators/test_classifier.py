@@ -613,8 +613,11 @@ class TestBadInput:
         [
             ({"method": "bosc"}, "Did you mean 'bo4sc'"),
             ({"method": "Isoreg"}, "Did you mean 'isoreg'"),
-            ({"method": None}, "method must be a recipe name or a Recipe; got None"),
-            ({"method": recipes.bo4sc}, "method must be a recipe name or a Recipe; got <function bo4sc"),
+            ({"method": None}, "method must be the name of a method, a Recipe or an Ensemble; got None"),
+            (
+                {"method": recipes.bo4sc},
+                "method must be the name of a method, a Recipe or an Ensemble; got <function bo4sc",
+            ),
             ({"hidden": 64}, r"hidden must hold the width of each hidden layer, such as \(64, 64\); got 64"),
             ({"hidden": "64"}, "hidden must hold the width"),
             ({"hidden": [8, 0]}, r"hidden\[1\] must be a whole number of at least 1; got 0"),

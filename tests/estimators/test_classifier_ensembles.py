@@ -1,7 +1,6 @@
 """The estimator with methods that train several networks: every row is judged by networks that have not seen it."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +10,13 @@ from torch import nn
 
 from selfcal import SelfCalibratedClassifier, models, recipes
 from selfcal.datasets import Blobs
-from selfcal.ensembles.folds import CrossFit
+from selfcal.ensembles import Candidate, CrossFit, Ensemble
 from selfcal.ensembles.modules import EnsembleModule
 from selfcal.ensembles.training import train_members
 from selfcal.errors import ConfigError, DataError, Interrupted, TimeBudgetWarning
 from selfcal.metrics import log_loss
 
-TEAMS = ["crossfit", "ensemble", "auto"]
+METHODS = ["crossfit", "ensemble", "auto"]
 
 
 def classifier(method="crossfit", **settings):
@@ -36,10 +35,10 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return {method: classifier(method).fit(*data) for method in TEAMS}
+    return {method: classifier(method).fit(*data) for method in METHODS}
 
 
-@pytest.mark.parametrize("method", TEAMS)
+@pytest.mark.parametrize("method", METHODS)
 class TestContract:
     def test_probabilities(self, fitted, data, method):
         model, (X, _) = fitted[method], data
@@ -129,15 +128,15 @@ class TestContract:
         assert model.predict_proba(X).shape == (130, n_classes)
 
     def test_resumed_is_the_same_bits(self, fitted, data, method, tmp_path, monkeypatch):
-        """Interrupted in its second team or, of a single one, in its third look; started again; then read only."""
+        """Interrupted in the second candidate, or the first evaluation of a single one; then resumed; then read."""
         X, y = data
-        teams = []
+        folders = []
 
         def interrupted(*args, **settings):
-            teams.append(settings["checkpoint"])
+            folders.append(settings["checkpoint"])
 
             def watch(step):
-                if len(teams) == (2 if method == "auto" else 1):
+                if len(folders) == (2 if method == "auto" else 1):
                     raise Interrupted("enough", 2)
 
             return train_members(*args, **settings, watch=watch, checkpoint_seconds=0)
@@ -146,7 +145,7 @@ class TestContract:
             patched.setattr("selfcal.ensembles.settings.train_members", interrupted)
             with pytest.raises(Interrupted):
                 classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y)
-        assert all(folder.is_dir() for folder in teams)
+        assert all(folder.is_dir() for folder in folders)
         for _ in range(2):
             resumed = classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y)
             np.testing.assert_array_equal(resumed.predict_proba(X), fitted[method].predict_proba(X))
@@ -158,15 +157,15 @@ class TestContract:
 
 
 class TestGroups:
-    @pytest.mark.parametrize("method", TEAMS)
+    @pytest.mark.parametrize("method", METHODS)
     def test_no_row_is_judged_by_a_network_that_was_trained_on_its_group(self, data, method, monkeypatch):
         X, y = data
         groups = np.array([f"patient {row % 40}" for row in range(len(X))])
         seen = []
 
-        def spy(modules, shares, rows, **settings):
-            seen.extend(shares)
-            return train_members(modules, shares, rows, **settings)
+        def spy(modules, splits, rows, **settings):
+            seen.extend(splits)
+            return train_members(modules, splits, rows, **settings)
 
         monkeypatch.setattr("selfcal.ensembles.settings.train_members", spy)
         model = classifier(method, max_epochs=1).fit(X, y, groups=groups)
@@ -237,9 +236,10 @@ class TestNetworks:
 def test_a_bilevel_method_can_be_cross_fitted(data):
     """One weight for each row, shared by all networks, learned from the rows that each has not seen."""
     X, y = data
-    recipe = replace(recipes.bo4sc(inner_steps=2, outer_lr=0.1), splitter=CrossFit(3))
+    recipe = recipes.bo4sc(inner_steps=2, outer_lr=0.1)
+    ensemble = Ensemble("bo4sc", (Candidate("mlp", recipe),), CrossFit(3))
     there = np.arange(len(X)) % 5 > 0
-    model = classifier(recipe, network="mlp", max_epochs=20).fit(X, y, there.astype(float))
+    model = classifier(ensemble, max_epochs=20).fit(X, y, there.astype(float))
     weights = model.sample_weights_
     np.testing.assert_array_equal(~np.isnan(weights), there)
     assert weights[there].std() > 0
@@ -252,27 +252,27 @@ def test_cross_fitting_twice_has_every_row_judged_by_two_networks(data):
     assert not np.array_equal(once.out_of_fold_, twice.out_of_fold_)
 
 
-def test_told_of_wrong_labels_it_foretells_the_true_ones():
+def test_with_noisy_labels_it_predicts_the_true_ones():
     X, y = Blobs(std=1.3).sample(600, seed=0)
     X_test, y_test = Blobs(std=1.3).sample(2000, seed=1)
     wrong = np.random.default_rng(0).random(600) < 0.3
     given = np.where(wrong, (y + 1 + np.arange(600) % 4) % 5, y)
-    plain, told = (
-        classifier(network="mlp", max_epochs=60, hidden=(32,), noisy_labels=told).fit(X, given)
-        for told in (False, True)
+    plain, corrected = (
+        classifier(network="mlp", max_epochs=60, hidden=(32,), noisy_labels=noisy).fit(X, given)
+        for noisy in (False, True)
     )
-    losses = [log_loss(y_test, model.predict_proba(X_test)) for model in (plain, told)]
+    losses = [log_loss(y_test, model.predict_proba(X_test)) for model in (plain, corrected)]
     assert losses[1] < 0.7 * losses[0]
 
 
-def test_another_method_leaves_nothing_of_a_race(data):
+def test_another_method_leaves_nothing_of_a_selection(data):
     model = classifier("crossfit").fit(*data)
     model.set_params(method="standard").fit(*data)
     assert not hasattr(model, "selection_")
     assert not hasattr(model, "out_of_fold_")
 
 
-def test_a_race_without_time_answers_all_the_same(data):
+def test_without_time_it_predicts_all_the_same(data):
     with pytest.warns(
         TimeBudgetWarning, match="left out .* 'waves' was not trained.*speed of this machine"
     ) as told:
@@ -290,7 +290,7 @@ def test_bad_time_budget(data, time_budget):
 
 
 @pytest.mark.slow
-def test_the_default_is_the_race_and_learns(data):
+def test_the_default_is_auto_and_learns(data):
     X, y = data
     model = SelfCalibratedClassifier(random_state=0).fit(X[:100], y[:100])
     assert model.recipe_.name == "auto"

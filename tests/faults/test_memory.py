@@ -195,7 +195,7 @@ def test_what_many_classes_take_is_refused_before_training(method, network, monk
         "selfcal.ensembles.selection.fitted_temperature", lambda *_: 1.0
     )  # slow, and done on few rows
     monkeypatch.setattr(
-        "selfcal.ensembles.training.CELLS", 2**10
+        "selfcal.ensembles.mixing.BLOCK_LOGITS", 2**10
     )  # as little as for tables that are worth refusing
     rng = np.random.default_rng(0)
     n_rows, n_classes = 1500, 150

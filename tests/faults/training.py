@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from selfcal import recipes, train
+from selfcal.ensembles import Ensemble
 from selfcal.ensembles.training import Rows, train_members
 from selfcal.errors import SelfcalError
 from selfcal.optimizers import Adam
@@ -62,19 +63,26 @@ def run(recipe, folder=None, **settings):
     if options.pop("wide", False):
         module, parts = wide()
         return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
-    if recipe.splitter is not None:
-        return team_run(recipe, **options)
+    if isinstance(recipe, Ensemble):
+        return ensemble_run(recipe, **options)
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
 
 
-def team_run(recipe, max_steps, batch_size, **options):
+def ensemble_run(ensemble, max_steps, batch_size, **options):
     """The same for several networks in one loop."""
     x, y = (torch.cat(parts) for parts in zip(*data(), strict=True))
-    shares = recipe.splitter.splits(y.numpy(), seed=0)
-    epochs = max_steps // -(-max(len(share.train) for share in shares) // batch_size)
-    rows, members = Rows(x, y.numpy(), None), [network() for _ in shares]
+    splits = ensemble.splitter.splits(y.numpy(), seed=0)
+    epochs = max_steps // -(-max(len(split.train) for split in splits) // batch_size)
+    rows, members = Rows(x, y.numpy(), None), [network() for _ in splits]
+    recipe = ensemble.candidates[0].recipe
     return train_members(
-        members, shares, rows, recipe=recipe, max_epochs=epochs, batch_size=batch_size, **options
+        members,
+        splits,
+        rows,
+        recipe=recipe,
+        max_epochs=epochs,
+        batch_size=batch_size,
+        **options,
     ).result
 
 

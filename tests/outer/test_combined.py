@@ -70,8 +70,8 @@ def parts_of_training():
     torch.manual_seed(0)
     module = models.mlp(2, 2, hidden=(6,))
     parts = outer.LayerDecay(), outer.LabelSmoothing(), outer.Gamma(), outer.Temperature(), outer.WeightNet()
-    learned = recipes.crossfit(learn="smoothing", inner_steps=3)
-    recipe = replace(learned, outer_model=outer.Combined(parts), splitter=None)
+    learned = recipes.crossfit(learn="smoothing", inner_steps=3).candidates[0].recipe
+    recipe = replace(learned, outer_model=outer.Combined(parts))
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 

@@ -88,7 +88,7 @@ def test_implicit_hypergradients_move_it_too(strategy):
 def test_a_classifier_that_learns_it_with_the_decay_predicts_without_noise():
     X, y = Blobs(std=1.7).sample(200, seed=0)
     method = recipes.crossfit(folds=2, learn=("noise", "decay"))
-    assert isinstance(method.outer_model, Combined)
+    assert isinstance(method.candidates[0].recipe.outer_model, Combined)
     clf = SelfCalibratedClassifier(method, network="mlp", max_epochs=20, random_state=0).fit(X, y)
     assert set(clf.outer_params_) == {"InputNoise.log10_noise", "LayerDecay.log10_decay"}
     np.testing.assert_array_equal(clf.predict_proba(X), clf.predict_proba(X))

@@ -77,6 +77,7 @@ def test_extreme_logits_give_finite_weights_and_gradients():
 
 
 def test_a_label_without_a_logit_is_one_clear_error():
-    step = BilevelStep(torch.nn.Linear(1, 2), SGD(lr=0.1), recipes.crossfit(learn="weights"), n_train=3)
+    recipe = recipes.crossfit(learn="weights").candidates[0].recipe
+    step = BilevelStep(torch.nn.Linear(1, 2), SGD(lr=0.1), recipe, n_train=3)
     with pytest.raises(DataError, match="class codes below the number of logits, 2; got 2"):
         step(Batch(torch.zeros(3, 1), torch.tensor([0, 1, 2])))

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from selfcal import Recipe, SelfCalibratedClassifier, calibrators, losses, outer, recipes
+from selfcal import Ensemble, Recipe, SelfCalibratedClassifier, calibrators, losses, outer, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import CalibrationWarning, ConfigError, DataError
 
@@ -14,18 +14,22 @@ from selfcal.errors import CalibrationWarning, ConfigError, DataError
 @pytest.mark.parametrize("name", recipes.names())
 def test_every_named_recipe_can_be_made_and_carries_its_name(name):
     recipe = recipes.named(name)
-    assert isinstance(recipe, Recipe)
+    assert isinstance(recipe, (Recipe, Ensemble))
     assert recipe.name == name
     made = getattr(recipes, name, None)
     assert repr(recipe) == repr(made() if made else recipes.post_hoc(recipe.calibrator, name))
 
 
+def for_one_network():
+    return {name: recipe for name in recipes.names() if isinstance(recipe := recipes.named(name), Recipe)}
+
+
 def test_every_calibrator_has_a_name():
-    used = {type(recipes.named(name).calibrator) for name in recipes.names()} - {type(None)}
+    used = {type(recipe.calibrator) for recipe in for_one_network().values()} - {type(None)}
     assert used == {getattr(calibrators, name) for name in calibrators.__all__}
 
 
-@pytest.mark.parametrize("name", [name for name in recipes.names() if recipes.named(name).calibrator])
+@pytest.mark.parametrize("name", [name for name, recipe in for_one_network().items() if recipe.calibrator])
 def test_every_post_hoc_method_works_in_the_classifier(name):
     X, y = Blobs(std=1.7).sample(400, seed=0)
     with warnings.catch_warnings():
@@ -37,7 +41,7 @@ def test_every_post_hoc_method_works_in_the_classifier(name):
     assert isinstance(clf.calibrator_, type(recipes.named(name).calibrator))
 
 
-OWN_LOSS = [name for name in recipes.names() if recipes.named(name).loss is not losses.cross_entropy]
+OWN_LOSS = [name for name, recipe in for_one_network().items() if recipe.loss is not losses.cross_entropy]
 META = ["gamma_net_sece", "gamma_net_dece", "gamma_net", "ce_dece", "ce_sece"]
 FIXED_LOSS = [name for name in OWN_LOSS if name not in (*META, "mixup")]
 
@@ -134,10 +138,14 @@ def test_what_a_cross_fitted_team_learns_is_bounded_and_its_path_is_kept(learn):
     assert all(np.isfinite(path).all() and (path != path[0]).any() for path in paths.values())
 
 
-def test_what_can_be_learned_beside_a_team():
+def test_what_can_be_learned_beside_cross_fitted_networks():
+    def recipe(**settings):
+        ((_, trained_by),) = recipes.crossfit(**settings).candidates
+        return trained_by
+
     assert recipes.crossfit(learn=()) == recipes.crossfit()
-    assert isinstance(recipes.crossfit(learn=["decay"]).outer_model, outer.LayerDecay)
-    both = recipes.crossfit(learn=("decay", "smoothing"), outer_lr=0.1, inner_steps=2)
+    assert isinstance(recipe(learn=["decay"]).outer_model, outer.LayerDecay)
+    both = recipe(learn=("decay", "smoothing"), outer_lr=0.1, inner_steps=2)
     assert both.outer_model == outer.Combined((outer.LayerDecay(bounds=(0.3, 10.0)), outer.LabelSmoothing()))
     assert (both.outer_optimizer.lr, both.inner_steps, both.loss) == (0.1, 2, losses.smoothed_focal)
     with pytest.raises(ConfigError, match=r"learn must be one of .*got 'decays'\. Did you mean 'decay'"):

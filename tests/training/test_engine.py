@@ -418,7 +418,7 @@ def test_selection_data_that_never_gives_a_finite_loss_is_an_error():
         ),
         (lambda: fit(recipes.standard(), max_steps=0), ConfigError, "max_steps must be"),
         (lambda: fit(recipes.standard(), evaluate_every=0), ConfigError, "evaluate_every must be"),
-        (lambda: fit("bo4sc"), ConfigError, "Expected a Recipe .* got 'bo4sc'"),
+        (lambda: fit("bo4sc"), ConfigError, "recipe must be a Recipe.* got 'bo4sc'"),
         (
             lambda: train(nn.Linear(2, 3), TRAIN, recipe=recipes.standard(), optimizer=Adam()),
             DataError,
@@ -513,5 +513,8 @@ def test_one_network_of_a_team_that_never_had_a_finite_loss_is_an_error():
 )
 def test_a_method_of_several_networks_is_refused(recipe):
     data = torch.zeros(8, 2), torch.arange(8) % 2
-    with pytest.raises(ConfigError, match=f"trains one network; recipe '{recipe.name}' describes several"):
+    with pytest.raises(
+        ConfigError,
+        match=f"trains one network, .*; got Ensemble.name='{recipe.name}'.* go to SelfCalibratedClassifier",
+    ):
         train(torch.nn.Linear(2, 2), data, recipe=recipe, optimizer=Adam(lr=0.1))

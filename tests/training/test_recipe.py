@@ -5,37 +5,17 @@ import sys
 import pytest
 
 from selfcal import Recipe, recipes
-from selfcal.calibrators import TemperatureScaling
-from selfcal.ensembles.folds import CrossFit
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
 from selfcal.losses import cross_entropy
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import SGD
 from selfcal.outer import SampleWeights
-from selfcal.training.recipe import Candidate
 
 
 def test_an_outer_level_must_be_whole():
     with pytest.raises(ConfigError, match="without objective, hypergradient, outer_optimizer"):
         Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights())
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
-        ({"portfolio": (Candidate("mlp", recipes.standard()),)}, "has a portfolio and no splitter"),
-        ({"splitter": 5}, "splitter must be a Splitter object; got 5"),
-        ({"splitter": CrossFit(), "calibrator": TemperatureScaling()}, "leave the calibrator out"),
-        (
-            {"splitter": CrossFit(), "portfolio": (Candidate("mlp", recipes.isoreg()),)},
-            "leave the calibrator out",
-        ),
-    ],
-)
-def test_what_does_not_go_with_sharing(parts, message):
-    with pytest.raises(ConfigError, match=message):
-        Recipe("shared", cross_entropy, **parts)
 
 
 def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():

@@ -1,4 +1,4 @@
-"""One network that learns to say what many say together."""
+"""Distillation: one network trained to predict what an ensemble predicts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from selfcal import losses
+from selfcal.ensembles.folds import Split
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
-from selfcal.training.interfaces import BatchTransform, OptimizerRule, Split
+from selfcal.training.interfaces import BatchTransform, OptimizerRule
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
 from selfcal.training.types import Batch
@@ -20,7 +21,7 @@ from selfcal.training.types import Batch
 
 @dataclass(frozen=True, eq=False)
 class Teacher(BatchTransform):
-    """Tells the loss what a teacher says about each row.
+    """Gives the loss the teacher's probabilities for each row.
 
     Args:
         probs: The teacher's probabilities, one row for each training row.
@@ -35,12 +36,12 @@ class Teacher(BatchTransform):
     provides = frozenset({"teacher"})
 
     def __call__(self, batch: Batch) -> Batch:
-        """The same rows, with the teacher's word."""
+        """The same rows, with the teacher's probabilities."""
         assert batch.index is not None
         return replace(batch, hyper=batch.hyper | {"teacher": self.probs.to(batch.x)[batch.index]})
 
     def __repr__(self) -> str:
-        """Its size alone: a checkpoint knows the run by the data it has beside it."""
+        """Its size alone: a checkpoint identifies the run by its data."""
         return f"Teacher({tuple(self.probs.shape)})"
 
 
@@ -49,21 +50,21 @@ def distil(
     teacher: nn.Module,
     x: Tensor,
     y: Tensor,
-    share: Split,
+    split: Split,
     *,
     optimizer: OptimizerRule,
     batch_size: int | None,
     max_epochs: int,
     **settings: Any,
 ) -> TrainingResult:
-    """Train a network on what another says about its rows, until its log loss on the held-out rows is lowest.
+    """Train a student on a teacher's probabilities, up to the lowest log loss on the held-out rows.
 
     Args:
         student: The network to train.
         teacher: The network to learn from.
         x: All rows.
         y: Their label codes, which decide when to stop.
-        share: The rows to train on, and those to hold out.
+        split: The rows to train on, and those to hold out.
         optimizer: The optimiser rule.
         batch_size: Rows per step.
         max_epochs: Passes at most.
@@ -72,9 +73,9 @@ def distil(
     Reference:
         Hinton, Vinyals and Dean, Distilling the knowledge in a neural network, 2015.
     """
-    own, held_out = (torch.from_numpy(np.asarray(rows)) for rows in share)
-    said = forward_in_blocks(teacher, x[own]).softmax(dim=1)
-    recipe = Recipe(name="distilled", loss=losses.soft_cross_entropy, transform=Teacher(said))
+    own, held_out = (torch.from_numpy(np.asarray(rows)) for rows in split)
+    probs = forward_in_blocks(teacher, x[own]).softmax(dim=1)
+    recipe = Recipe(name="distilled", loss=losses.soft_cross_entropy, transform=Teacher(probs))
     batches = TensorBatches(x[own], y[own], batch_size=batch_size, seed=int(settings.get("seed", 0)))
     return train(
         student,

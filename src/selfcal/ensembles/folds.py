@@ -1,27 +1,48 @@
-"""How rows are shared out among the networks of a team."""
+"""Which rows each member of an ensemble is trained on, and which are held out from it."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from selfcal._support.checks import Int, positive_int
 from selfcal._support.splits import fold_numbers
-from selfcal.training.interfaces import Split, Splitter
+
+
+class Split(NamedTuple):
+    """The rows that one network is trained on, and those that are held out from it."""
+
+    train: Int
+    held_out: Int
+
+
+class Splitter(ABC):
+    """Splits rows into training and held-out rows, once for each network of an ensemble."""
+
+    @abstractmethod
+    def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
+        """One split for each network. Each class is spread evenly; the rows of a group stay together."""
+
+    @property
+    @abstractmethod
+    def predictions_per_row(self) -> int:
+        """How many networks a row may be held out from."""
 
 
 @dataclass(frozen=True)
 class CrossFit(Splitter):
-    """As many networks as folds; each is kept away from one fold. Every row is held out once, and trains the others.
+    """K-fold cross-fitting: network k is trained on all folds but fold k, so that every row is held out once.
 
     Args:
-        folds: How many.
-        repeats: Do so again, with other folds: every row is held out as many times.
+        folds: How many folds, and networks.
+        repeats: How often, each time with other folds: every row is held out as many times.
 
     Example:
-        >>> shares = CrossFit(folds=2).splits(np.array([0, 0, 1, 1]), seed=0)
-        >>> sorted(np.concatenate([share.held_out for share in shares]).tolist())
+        >>> splits = CrossFit(folds=2).splits(np.array([0, 0, 1, 1]), seed=0)
+        >>> sorted(np.concatenate([split.held_out for split in splits]).tolist())
         [0, 1, 2, 3]
     """
 
@@ -34,8 +55,13 @@ class CrossFit(Splitter):
 
     def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
         """All folds but one to train on, and that one held out, for each network in turn."""
-        dealt = [fold_numbers(codes, self.folds, groups, seed=seed + turn) for turn in range(self.repeats)]
-        return [_share(fold == number) for fold in dealt for number in range(self.folds)]
+        repeated = [fold_numbers(codes, self.folds, groups, seed=seed + turn) for turn in range(self.repeats)]
+        return [_split(fold == number) for fold in repeated for number in range(self.folds)]
+
+    @property
+    def predictions_per_row(self) -> int:
+        """One for each repeat."""
+        return self.repeats
 
 
 @dataclass(frozen=True)
@@ -65,8 +91,13 @@ class SameRows(Splitter):
 
     def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
         """The same for every network."""
-        return [_share(fold_numbers(codes, self.held_out, groups, seed=seed) == 0)] * self.networks
+        return [_split(fold_numbers(codes, self.held_out, groups, seed=seed) == 0)] * self.networks
+
+    @property
+    def predictions_per_row(self) -> int:
+        """Held-out rows are held out from every network."""
+        return self.networks
 
 
-def _share(held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Split:
+def _split(held_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Split:
     return Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))

@@ -1,23 +1,21 @@
-"""How the networks of a method that trains several are made and trained."""
+"""How the members of an ensemble are made and trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from selfcal.ensembles.distillation import distil
+from selfcal.ensembles.ensemble import Candidate
+from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
+from selfcal.models.factory import NetworkFactory
 from selfcal.optimizers import Adam, AdamW
-from selfcal.training.engine import TrainingResult
-from selfcal.training.interfaces import Split
-from selfcal.training.recipe import Candidate
 
-USUAL = {
+DEFAULT_OPTIMIZERS = {
     "linear": Adam(lr=0.02),
     "additive": Adam(lr=0.01),
     "mlp": AdamW(lr=0.003, weight_decay=1.0),
@@ -25,27 +23,28 @@ USUAL = {
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
 }
-"""What each kind of network does well with on batches of 256, found once over many sets and then fixed."""
-OWN = Adam(lr=0.005)
+"""For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
+OTHER_OPTIMIZER = Adam(lr=0.005)
+"""For networks of the user's own."""
 
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """What all candidates of a race have in common.
+    """How the networks of every candidate are made and trained.
 
     Attributes:
         make: Makes a network of a kind for some rows, with a seed.
-        rate: The step size of Adam, if it is not to be the usual one of a kind.
+        rate: The step size of Adam; None for the default of each kind.
         max_epochs: Passes over the training rows at most.
         batch_size: Rows per step and network; None for all.
         early_stopping: Whether held-out rows decide when to stop.
-        patience: Looks at them without improvement before training stops.
+        patience: Evaluations on them without improvement before training stops.
         seed: Of the first network; the others count on from it.
         verbose: Show a progress bar.
         folder: Where trainings save themselves, each in a folder of its own.
     """
 
-    make: Callable[[str, Tensor, int], nn.Module]
+    make: NetworkFactory
     rate: float | None
     max_epochs: int
     batch_size: int | None
@@ -55,39 +54,13 @@ class MemberSettings:
     verbose: bool | None = None
     folder: Path | None = None
 
-    def train(
-        self, rows: Rows, shares: Sequence[Split], candidate: Candidate, members: Sequence[int], limit: float
-    ) -> TrainedMembers:
-        """Train the networks of these numbers within so many seconds."""
-        return train_members(
-            [self.make(candidate.network, rows.x, self.seed + member) for member in members],
-            [shares[member] for member in members],
-            rows,
-            recipe=candidate.recipe,
-            early_stopping=self.early_stopping,
-            max_seconds=limit,
-            optimizer=self._optimizer(candidate),
-            **self._training(f"{candidate.network}-{candidate.recipe.name}", members[0]),
-        )
-
-    def distil(self, teacher: nn.Module, rows: Rows, share: Split, kind: str) -> TrainingResult:
-        """Teach what the teacher says to one network."""
-        student = self.make(kind, rows.x, self.seed)
-        y = torch.from_numpy(rows.y)
-        training = self._training("distilled", 0)
-        return distil(student, teacher, rows.x, y, share, optimizer=self._usual(kind), **training)
-
-    def _usual(self, kind: str) -> Adam:
-        usual = USUAL.get(kind, OWN)
+    def optimizer(self, kind: str) -> Adam:
+        """The optimiser of a kind of network."""
+        usual = DEFAULT_OPTIMIZERS.get(kind, OTHER_OPTIMIZER)
         return usual if self.rate is None else replace(usual, lr=self.rate)
 
-    def _optimizer(self, candidate: Candidate) -> Adam:
-        """The usual one; a decay that is learned takes the place of its own."""
-        outer = candidate.recipe.outer_model
-        usual = self._usual(candidate.network)
-        return replace(usual, weight_decay=0.0) if outer is not None and outer.decays else usual
-
-    def _training(self, name: str, member: int) -> dict[str, Any]:
+    def training(self, name: str, member: int) -> dict[str, Any]:
+        """Arguments of a training whose first network has this number."""
         return {
             "max_epochs": self.max_epochs,
             "batch_size": self.batch_size,
@@ -96,3 +69,53 @@ class MemberSettings:
             "progress": self.verbose,
             "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
         }
+
+
+class NetworkTrainer:
+    """Trains the networks of one candidate, some at a time."""
+
+    def __init__(
+        self, candidate: Candidate, rows: Rows, splits: Sequence[Split], settings: MemberSettings
+    ) -> None:
+        self.candidate = candidate
+        self._rows, self._splits, self._settings = rows, splits, settings
+        self._first = self._network(0)
+        self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits))
+
+    def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
+        """Train the networks of these numbers."""
+        name, recipe = self.candidate
+        return train_members(
+            [self._network(member) if member else self._first for member in members],
+            [self._splits[member] for member in members],
+            self._rows,
+            recipe=recipe,
+            early_stopping=self._settings.early_stopping,
+            max_seconds=max_seconds,
+            optimizer=self._optimizer(),
+            **self._settings.training(f"{name}-{recipe.name}", members[0]),
+        )
+
+    def _network(self, member: int) -> nn.Module:
+        return self._settings.make(self.candidate.network, self._rows.x, self._settings.seed + member)
+
+    def _optimizer(self) -> Adam:
+        """The default one; a decay that is learned takes the place of its own."""
+        outer = self.candidate.recipe.outer_model
+        usual = self._settings.optimizer(self.candidate.network)
+        return replace(usual, weight_decay=0.0) if outer is not None and outer.decays else usual
+
+
+EPOCHS, SPEED = 40, 5e9
+"""Passes that training usually takes, and multiplications a second on one core of a usual machine."""
+
+
+def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
+    """A rough estimate of the training time of all members, the same on every machine.
+
+    Example:
+        >>> expected_seconds(nn.Linear(9, 2), n_rows=5000, n_members=5)
+        0.024
+    """
+    weights = sum(p.numel() for p in module.parameters())
+    return 6 * weights * n_rows * n_members * EPOCHS / SPEED

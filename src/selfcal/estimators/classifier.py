@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -15,12 +14,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from selfcal import models
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
-from selfcal._support.random_streams import seeded
+from selfcal.ensembles import Ensemble
+from selfcal.ensembles.fit import fit_ensemble
 from selfcal.ensembles.modules import NoiseCorrected
-from selfcal.ensembles.selection import expected_seconds, left_out, mean_loss, race
+from selfcal.ensembles.selection import time_budget_note
 from selfcal.ensembles.training import Rows
 from selfcal.errors import ConfigError, DataError, TimeBudgetWarning
 from selfcal.estimators.inputs import (
@@ -33,7 +32,6 @@ from selfcal.estimators.inputs import (
     row_groups,
     validation_rows,
 )
-from selfcal.estimators.own_network import own_network
 from selfcal.estimators.scaling import FARTHEST, Scaling
 from selfcal.estimators.settings import ClassifierSettings
 from selfcal.estimators.splits import Parts, keep_back, with_validation
@@ -44,6 +42,7 @@ from selfcal.outer import SampleWeights
 from selfcal.storage import Storable
 from selfcal.training.engine import TrainingResult, train
 from selfcal.training.problem import forward_in_blocks
+from selfcal.training.recipe import Recipe
 
 RATE = 0.005
 
@@ -70,7 +69,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             that returns logits; by default what the method tries, or ``"mlp"``.
         hidden: Widths of the hidden layers; by default two of 64 or, behind an encoding of columns, of 128.
         learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, where several kinds of network
-            are trained, what suits their kind (`team_settings.USUAL`).
+            are trained, the default of their kind (`ensembles.settings.DEFAULT_OPTIMIZERS`).
         batch_size: Rows per step and network; None takes all. ``"auto"`` is 256, but a method that trains one network
             takes up to 1024 rows at once.
         max_epochs: Passes over the training rows at most.
@@ -160,29 +159,31 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if validation is not None:
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
-        if self.recipe_.splitter is not None:
-            self._fit_ensemble(table, labelled, seed)
+        if isinstance(self.recipe_, Ensemble):
+            self._fit_ensemble(self.recipe_, table, labelled, seed)
         else:
-            self._fit_one(table, labelled, validation, seed)
+            self._fit_one(self.recipe_, table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
 
-    def _fit_one(self, table: Float, labelled: _Labelled, validation: Validation | None, seed: int) -> None:
-        """One network, with rows kept back for the outer level and for early stopping.
+    def _fit_one(
+        self, recipe: Recipe, table: Float, labelled: _Labelled, validation: Validation | None, seed: int
+    ) -> None:
+        """One network, with rows held out for the outer level and for early stopping.
 
         A post-hoc calibrator takes the rows that decided when to stop: half as many of its own serve it worse.
         """
         codes, weight, rows, groups = labelled
-        stops, bilevel = bool(self.early_stopping), self.recipe_.is_bilevel
-        needs = {"outer": bilevel or (self.recipe_.needs_outer_data and not stops), "selection": stops}
+        stops = bool(self.early_stopping)
+        needs = {"outer": recipe.is_bilevel or (recipe.needs_outer_data and not stops), "selection": stops}
         if validation is None:
             divided = any(needs.values())
             units = row_groups(self, table, rows, groups) if divided else np.arange(len(table))
             parts = keep_back(codes, units, rows, self.validation_fraction, **needs, seed=seed)
         else:
             parts = with_validation(rows, validation.codes, validation.groups, len(table), **needs, seed=seed)
-        if self.recipe_.needs_outer_data and parts.outer is None:
+        if recipe.needs_outer_data and parts.outer is None:
             parts = replace(parts, outer=parts.selection)
         self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
         data = Rows(self._tensor(table), codes, weight)
@@ -193,54 +194,38 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
                 np.concatenate([codes, validation.codes]),
                 None if weight is None else np.concatenate([weight, ones]),
             )
-        result = self._train(data, parts, seed)
+        result = self._train(recipe, data, parts, seed)
         self.module_ = result.module
         self.calibrator_ = result.calibrator
         self.train_rows_ = parts.train
-        self._remember(result)
+        self._remember(recipe, result)
 
-    def _fit_ensemble(self, table: Float, labelled: _Labelled, seed: int) -> None:
-        """Several networks, which are trained on shares of the rows that count and answer as one."""
-        assert self.recipe_.splitter is not None
+    def _fit_ensemble(self, ensemble: Ensemble, table: Float, labelled: _Labelled, seed: int) -> None:
+        """Several networks, each trained on a part of the rows of positive weight."""
         rows = labelled.rows
         codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
         self._fit_scaling(table[rows], weight)
-        data = Rows(self._tensor(table)[rows], codes, weight)
         groups = row_groups(self, table, rows, labelled.groups)
-        shares = self.recipe_.splitter.splits(codes, groups[rows], seed=seed)
-        settings = self._member_settings(self._seeded_network, seed)
-        candidates = self._candidates()
-        costs = [
-            expected_seconds(settings.make(candidate.network, data.x, seed), len(rows), len(shares))
-            for candidate in candidates
-        ]
-        won = race(
-            candidates,
-            len(shares),
-            functools.partial(settings.train, data, shares),
-            codes,
-            weight,
-            costs=costs,
-            budget=self.time_budget if len(candidates) > 1 else np.inf,
+        fitted = fit_ensemble(
+            ensemble if self.network is None else ensemble.with_network(self._kind()),
+            Rows(self._tensor(table)[rows], codes, weight),
+            groups[rows],
+            self._member_settings(len(self.classes_), seed),
+            time_budget=self.time_budget,
+            one_network=self.n_networks is not None,
         )
-        self.module_ = won.committee
+        self.module_ = fitted.module
         self.calibrator_ = None
-        self.selection_ = won.selection
-        if told := left_out(won.selection, self.time_budget):
-            warnings.warn(told, TimeBudgetWarning, stacklevel=3)  # the caller of `fit`
+        self.selection_ = fitted.records
+        if note := time_budget_note(fitted.records, self.time_budget):
+            warnings.warn(note, TimeBudgetWarning, stacklevel=3)  # the caller of `fit`
         self.out_of_fold_ = np.full((len(table), len(self.classes_)), np.nan)
-        self.out_of_fold_[rows] = won.probs
+        self.out_of_fold_[rows] = fitted.probs
         self.train_rows_ = rows
         self._codes = labelled.codes
-        self._remember(won.result)
-        if self.n_networks is not None:
-            taught = settings.distil(won.committee, data, shares[0], won.selection[0]["network"])
-            unseen = shares[0].held_out
-            self.module_ = taught.module
-            self.distilled_ = {
-                "log_loss": float(taught.history.selection_loss.min()),
-                "taught_by": mean_loss(won.probs[unseen], codes[unseen], None),
-            }
+        self._remember(fitted.recipe, fitted.result)
+        if fitted.distilled is not None:
+            self.distilled_ = fitted.distilled
         if self.noisy_labels:
             self.module_ = self._noise_corrected(self.module_)
 
@@ -249,7 +234,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
         return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
-    def _remember(self, result: TrainingResult) -> None:
+    def _remember(self, recipe: Recipe, result: TrainingResult) -> None:
+        self._outer_model = recipe.outer_model
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step
@@ -302,7 +288,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         Those are the rows that were kept back, and rows of weight zero.
         """
         check_is_fitted(self)
-        model = self.recipe_.outer_model
+        model = getattr(self, "_outer_model", None)
         if not isinstance(model, SampleWeights):
             raise AttributeError(f"Method {self.recipe_.name!r} learns no sample weights.")
         values = model.values({name: torch.from_numpy(v) for name, v in self.outer_params_.items()})
@@ -348,7 +334,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def _check_validation_used(self) -> None:
         reason = None
-        if self.recipe_.splitter is not None:
+        if isinstance(self.recipe_, Ensemble):
             reason = f"method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X."
         elif not (self.recipe_.needs_outer_data or self.early_stopping):
             reason = f"method {self.recipe_.name!r} with early_stopping=False keeps no rows back."
@@ -367,17 +353,15 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             limit = f"within ±{FARTHEST:g} if standardize=False"
         return self._scaling.tensor(table, self, limit=limit, name=name)
 
-    def _train(self, data: Rows, parts: Parts, seed: int) -> TrainingResult:
+    def _train(self, recipe: Recipe, data: Rows, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))
         batches = data.batches(parts.train, batch_size, seed)
-        kind = "mlp" if self.network is None else self.network
-        module = self._seeded_network(kind, data.x[parts.train], seed)
         return train(
-            module,
+            self._factory(len(self.classes_))(self._kind(), data.x[parts.train], seed),
             batches,
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
             None if parts.selection is None else data.batches(parts.selection, batch_size, 0),
-            recipe=self.recipe_,
+            recipe=recipe,
             optimizer=Adam(lr=RATE if self.learning_rate is None else float(self.learning_rate)),
             max_steps=self.max_epochs * len(batches),
             patience=self.patience,
@@ -385,13 +369,3 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             progress=self.verbose,
             checkpoint=self.checkpoint_dir,
         )
-
-    def _seeded_network(self, kind: object, x: Tensor, seed: int) -> nn.Module:
-        with seeded(seed):
-            return self._network(kind, x)
-
-    def _network(self, kind: object, x: Tensor) -> nn.Module:
-        if isinstance(kind, str) and kind != "own":
-            return models.for_table(kind, x, len(self.classes_), hidden=self.hidden)
-        assert callable(self.network)
-        return own_network(self.network, x, len(self.classes_))

@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from torch import Tensor, nn
+from torch import nn
 
 from selfcal import models, recipes
 from selfcal._support import checks
-from selfcal._support.checks import Int
+from selfcal.ensembles import Ensemble
 from selfcal.ensembles.settings import MemberSettings
 from selfcal.errors import ConfigError
-from selfcal.training.recipe import Candidate, Recipe
+from selfcal.models.factory import OWN, NetworkFactory
+from selfcal.training.recipe import Recipe
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
 
@@ -26,7 +27,7 @@ class ClassifierSettings(BaseEstimator):
 
     def __init__(
         self,
-        method: str | Recipe = "auto",
+        method: str | Recipe | Ensemble = "auto",
         *,
         network: Callable[[int, int], nn.Module] | str | None = None,
         hidden: Sequence[int] | None = None,
@@ -64,26 +65,27 @@ class ClassifierSettings(BaseEstimator):
     @property
     def trains_several(self) -> bool:
         """Whether the method trains several networks; it then holds rows out from them by itself."""
-        return self._recipe().splitter is not None
+        return isinstance(self._recipe(), Ensemble)
 
-    def probability_copies(self, codes: Int, groups: Int) -> int:
-        """How many numbers a fit of several networks holds at most for each row and class: in the race, or after it.
+    @property
+    def probability_copies(self) -> int:
+        """How many numbers a fit of several networks holds at most for each row and class.
 
-        A candidate keeps the votes on each row, what they come to, and a copy of that; looking for wrong labels takes
-        17 in all.
+        A candidate keeps the predictions for each row, their mean, and a copy of that; the label audit takes 17.
         """
-        splitter = self._recipe().splitter
-        assert splitter is not None
-        shares = splitter.splits(codes, groups, seed=0)
-        votes = int(np.bincount(np.concatenate([share.held_out for share in shares])).max())
-        return max(17, len(self._candidates()) * (votes + 3) + 10)
+        ensemble = self._recipe()
+        assert isinstance(ensemble, Ensemble)
+        candidates = ensemble.candidates if self.network is None else ensemble.with_network(OWN).candidates
+        return max(17, len(candidates) * (ensemble.splitter.predictions_per_row + 3) + 10)
 
-    def _recipe(self) -> Recipe:
-        if isinstance(self.method, Recipe):
+    def _recipe(self) -> Recipe | Ensemble:
+        if isinstance(self.method, (Recipe, Ensemble)):
             return self.method
         if isinstance(self.method, str):
             return recipes.named(self.method)
-        raise ConfigError(f"method must be a recipe name or a Recipe; got {self.method!r}.")
+        raise ConfigError(
+            f"method must be the name of a method, a Recipe or an Ensemble; got {self.method!r}."
+        )
 
     def _seed(self) -> int:
         if self.random_state is None:  # fresh entropy: NumPy's global stream is left as it is
@@ -140,9 +142,19 @@ class ClassifierSettings(BaseEstimator):
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
 
-    def _member_settings(self, make: Callable[[str, Tensor, int], nn.Module], seed: int) -> MemberSettings:
+    def _kind(self) -> str:
+        """The kind of the only network, or of all networks if the user chose one."""
+        if self.network is None:
+            return "mlp"
+        return self.network if isinstance(self.network, str) else OWN
+
+    def _factory(self, n_classes: int) -> NetworkFactory:
+        own = self.network if callable(self.network) else None
+        return NetworkFactory(n_classes, self.hidden, own)
+
+    def _member_settings(self, n_classes: int, seed: int) -> MemberSettings:
         return MemberSettings(
-            make=make,
+            make=self._factory(n_classes),
             rate=None if self.learning_rate is None else float(self.learning_rate),
             max_epochs=self.max_epochs,
             batch_size=BATCH if self.batch_size == "auto" else self._batch_size(0),
@@ -152,12 +164,3 @@ class ClassifierSettings(BaseEstimator):
             verbose=self.verbose,
             folder=None if self.checkpoint_dir is None else Path(self.checkpoint_dir),
         )
-
-    def _candidates(self) -> Sequence[Candidate]:
-        """What is raced; a network that the user chose is the only one."""
-        recipe = self._recipe()
-        candidates = recipe.portfolio or (Candidate("tabular", recipe),)
-        if self.network is None:
-            return candidates
-        kind = self.network if isinstance(self.network, str) else "own"
-        return [Candidate(kind, recipe) for recipe in dict.fromkeys(c.recipe for c in candidates)]

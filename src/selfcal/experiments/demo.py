@@ -13,10 +13,10 @@ from selfcal.reporting.predictions import Predictions
 DATASET = "blobs-1.7"
 TRAINED_ON = {"early_stopping": False, "max_epochs": 1000}
 METHODS = {
-    "Standard, trained on": ("standard", TRAINED_ON),
-    "Standard, early-stopped": ("standard", {}),
-    "IsoReg on trained-on": ("isoreg", TRAINED_ON),
-    "BO4SC": ("bo4sc", {}),
+    "Standard, trained on": (recipes.standard, TRAINED_ON),
+    "Standard, early-stopped": (recipes.standard, {}),
+    "IsoReg on trained-on": (recipes.isoreg, TRAINED_ON),
+    "BO4SC": (recipes.bo4sc, {}),
 }
 
 
@@ -29,9 +29,9 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
     parts = paper_split(DATASET, seed)
     models = {}
     with progress_bar("Training", len(METHODS)) as advance:
-        for count, (name, (method, settings)) in enumerate(METHODS.items()):
+        for count, (name, (make, settings)) in enumerate(METHODS.items()):
             advance(count, name)
-            models[name] = fitted(recipes.named(method), parts, seed, **settings)
+            models[name] = fitted(make(), parts, seed, **settings)
     judged = {name: Predictions.of(clf, *parts.test) for name, clf in models.items()}
     posterior = datasets.paper_datasets()[DATASET].posterior(parts.test.X)
     judged["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)

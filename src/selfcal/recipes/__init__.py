@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from selfcal import calibrators
 from selfcal._support.checks import one_of
+from selfcal.ensembles import Ensemble
 from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
 from selfcal.recipes.one_level import (
     brier,
@@ -30,6 +31,7 @@ from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
 __all__ = [
+    "Ensemble",
     "Recipe",
     "auto",
     "bo4sc",
@@ -60,7 +62,7 @@ __all__ = [
     "with_loss",
 ]
 
-_NAMED: dict[str, Callable[[], Recipe]] = {
+_NAMED: dict[str, Callable[[], Recipe | Ensemble]] = {
     "auto": auto,
     "crossfit": crossfit,
     "ensemble": ensemble,
@@ -114,8 +116,8 @@ def names() -> list[str]:
     return [*_NAMED, *POST_HOC]
 
 
-def named(name: str) -> Recipe:
-    """The recipe of that name with its default settings.
+def named(name: str) -> Recipe | Ensemble:
+    """The method of that name with its default settings: a `Recipe` for one network, an `Ensemble` for several.
 
     Example:
         >>> named("bo4sc").inner_steps

@@ -1,4 +1,4 @@
-"""Methods that train several networks, which answer as one."""
+"""Methods that train several networks and combine their predictions."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from selfcal import losses
 from selfcal._support.checks import one_of
-from selfcal.ensembles.folds import CrossFit, SameRows
+from selfcal.ensembles import Candidate, CrossFit, Ensemble, SameRows
 from selfcal.hypergradients import OneStep
 from selfcal.objectives import NLL
 from selfcal.optimizers import Adam
 from selfcal.outer import Combined, Gamma, InputNoise, LabelSmoothing, LayerDecay, Temperature, WeightNet
 from selfcal.training.interfaces import OuterModel
-from selfcal.training.recipe import Candidate, Recipe
+from selfcal.training.recipe import Recipe
 
 
 def crossfit(
@@ -23,28 +23,35 @@ def crossfit(
     learn: str | Sequence[str] | None = None,
     outer_lr: float = 0.02,
     inner_steps: int = 5,
-) -> Recipe:
-    """As many networks as folds, each kept away from one; they answer together.
+) -> Ensemble:
+    """One network per fold, each trained on all other folds; their probabilities are averaged.
 
-    Every row trains most of the networks and is honestly judged by one: no row is lost to validation.
+    Every row is used to train all networks but one, and that one gives an out-of-fold prediction for it: no row is
+    lost to validation.
 
     Args:
-        folds: How many.
-        repeats: How often, each time with other folds: more networks, and a better mean of them, for more time.
-        learn: What is learned beside the networks from the rows held out, one name or several: ``"decay"`` (the
+        folds: How many folds.
+        repeats: How often, each time with other folds: more networks, and a better average, for more time.
+        learn: What is learned beside the networks from the held-out rows, one name or several: ``"decay"`` (the
             weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
             ``"noise"`` (on the features, in training), ``"temperature"`` (in training) or ``"weights"`` (of rows, by
-            what the networks say about them). The networks share it.
+            the networks' predictions for them). The networks share it.
         outer_lr: Step size of Adam on what is learned.
         inner_steps: Training steps between two of its steps.
 
     Example:
         >>> crossfit(folds=3).splitter
         CrossFit(folds=3, repeats=1)
-        >>> crossfit(learn="decay").outer_model
+        >>> crossfit(learn="decay").candidates[0].recipe.outer_model
         LayerDecay(start=0.3, bounds=(0.3, 10.0))
     """
-    recipe = Recipe(name="crossfit", loss=losses.cross_entropy, splitter=CrossFit(folds, repeats))
+    recipe = _learning(learn, outer_lr, inner_steps)
+    return Ensemble("crossfit", (Candidate("tabular", recipe),), CrossFit(folds, repeats))
+
+
+def _learning(learn: str | Sequence[str] | None, outer_lr: float, inner_steps: int) -> Recipe:
+    """Cross-entropy, with what is learned beside it."""
+    recipe = Recipe(name="crossfit", loss=losses.cross_entropy)
     chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
     learned = [_LEARNED[one_of("learn", name, _LEARNED)]() for name in chosen]
     if not learned:
@@ -72,27 +79,24 @@ _LEARNED: dict[str, Callable[[], OuterModel]] = {
 }
 
 
-def ensemble(*, networks: int = 5) -> Recipe:
-    """A deep ensemble: networks that differ in their random start alone, and answer together."""
-    return Recipe(name="ensemble", loss=losses.cross_entropy, splitter=SameRows(networks))
+def ensemble(*, networks: int = 5) -> Ensemble:
+    """A deep ensemble: networks that differ only in their random initialisation and the order of the rows."""
+    recipe = Recipe(name="ensemble", loss=losses.cross_entropy)
+    return Ensemble("ensemble", (Candidate("tabular", recipe),), SameRows(networks))
 
 
-def auto(*, folds: int = 5, repeats: int = 1) -> Recipe:
-    """Several kinds of cross-fitted network, raced by what they say about rows they have not seen.
+def auto(*, folds: int = 5, repeats: int = 1) -> Ensemble:
+    """Several kinds of cross-fitted network, mixed by the log loss of their out-of-fold predictions.
 
     Args:
-        folds: Of the rows; each kind trains as many networks, and each is kept away from one.
+        folds: Of the rows; each kind trains as many networks, each on all folds but one.
         repeats: How often, each time with other folds.
 
     Example:
-        >>> [candidate.network for candidate in auto().portfolio]
+        >>> [candidate.network for candidate in auto().candidates]
         ['mlp', 'linear', 'additive', 'tabular', 'periodic', 'waves']
     """
     kinds = ("mlp", "linear", "additive", "tabular", "periodic", "waves")
-    recipe = crossfit(folds=folds, repeats=repeats)
-    return Recipe(
-        name="auto",
-        loss=recipe.loss,
-        splitter=recipe.splitter,
-        portfolio=tuple(Candidate(kind, recipe) for kind in kinds),
-    )
+    ((_, recipe),) = crossfit().candidates
+    candidates = tuple(Candidate(kind, recipe) for kind in kinds)
+    return Ensemble("auto", candidates, CrossFit(folds, repeats))

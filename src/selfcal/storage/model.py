@@ -25,6 +25,7 @@ import selfcal
 from selfcal import recipes
 from selfcal._support.checks import shorten
 from selfcal.calibrators._base import LogitCalibrator
+from selfcal.ensembles import Ensemble
 from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
 from selfcal.storage.files import (
     FORMAT,
@@ -303,7 +304,7 @@ def _settings(model: Any) -> Values:
     given = model.get_params(deep=False)
     del given["network"]
     recipe = given["method"]
-    if isinstance(recipe, Recipe):
+    if isinstance(recipe, (Recipe, Ensemble)):
         known = recipe.name in recipes.names() and repr(recipes.named(recipe.name)) == repr(recipe)
         given["method"] = recipe.name if known else repr(recipe)
     if isinstance(given["random_state"], np.random.RandomState):
@@ -311,7 +312,7 @@ def _settings(model: Any) -> Values:
     return {name: as_json(value) for name, value in given.items()}
 
 
-def _recipe(method: str, stored: Values | None) -> Recipe | None:
+def _recipe(method: str, stored: Values | None) -> Recipe | Ensemble | None:
     if method not in recipes.names():
         return None
     recipe = recipes.named(method)

@@ -123,11 +123,9 @@ def train(
         (50, torch.Size([40]))
     """
     if not isinstance(recipe, Recipe):
-        raise ConfigError(f"Expected a Recipe such as selfcal.recipes.bo4sc(); got {recipe!r}.")
-    if recipe.splitter is not None:
         raise ConfigError(
-            f"train trains one network; recipe {recipe.name!r} describes several. Use "
-            f"SelfCalibratedClassifier(method=...), or a recipe for one network such as selfcal.recipes.standard()."
+            f"recipe must be a Recipe, which trains one network, such as selfcal.recipes.bo4sc(); got {recipe!r}. "
+            "Methods that train several networks go to SelfCalibratedClassifier(method=...)."
         )
     if recipe.needs_outer_data and outer_data is None:
         raise ConfigError(

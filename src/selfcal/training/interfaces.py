@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from selfcal._support.checks import Int, in_range
+from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
@@ -290,18 +290,3 @@ class Hypergradient(ABC):
         self, problem: Problem, trajectory: Trajectory, outer: OuterParams, batch: Batch
     ) -> tuple[Tensor, OuterParams]:
         """The outer loss on `batch` and its gradient with respect to the outer parameters."""
-
-
-class Split(NamedTuple):
-    """The rows one network is trained on, and those it is kept away from."""
-
-    train: Int
-    held_out: Int
-
-
-class Splitter(ABC):
-    """How rows are shared out among several networks, which then answer as one."""
-
-    @abstractmethod
-    def splits(self, codes: Int, groups: Int | None = None, *, seed: int) -> list[Split]:
-        """The share of each network. Rows of one class are spread evenly; rows of one group stay together."""

@@ -1,11 +1,10 @@
-"""What a method is: the parts it is made of, which fit together."""
+"""How one network is trained: the parts of a method, which fit together."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from selfcal._support.checks import positive_int
 from selfcal.errors import ConfigError
@@ -17,24 +16,12 @@ from selfcal.training.interfaces import (
     Objective,
     OptimizerRule,
     OuterModel,
-    Splitter,
 )
-
-
-class Candidate(NamedTuple):
-    """A kind of network, trained by a recipe."""
-
-    network: str
-    recipe: Recipe
 
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """A named method: which parts it is made of. Parts that do not fit fail here, not in training.
-
-    With a `splitter`, several networks are trained on parts of the rows and answer as one. With a `portfolio`, its
-    candidates are raced, and what they say about rows they have not seen decides how much each counts.
-    """
+    """How one network is trained: the parts of a method. Parts that do not fit fail here, not in training."""
 
     name: str
     loss: Loss
@@ -45,8 +32,6 @@ class Recipe:
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
     calibrator: Calibrator | None = None
-    splitter: Splitter | None = None
-    portfolio: tuple[Candidate, ...] = ()
 
     def __post_init__(self) -> None:
         positive_int("inner_steps", self.inner_steps)
@@ -56,11 +41,6 @@ class Recipe:
                 raise ConfigError(
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
-        if self.portfolio and self.splitter is None:
-            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no splitter; give it CrossFit().")
-        tried = [self, *(candidate.recipe for candidate in self.portfolio)]
-        if self.splitter is not None and any(recipe.calibrator is not None for recipe in tried):
-            raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(
@@ -91,10 +71,9 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "splitter")}
+        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
-        steps += [f"portfolio={self.portfolio!r}"] if self.portfolio else []
         given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
         return f"Recipe({', '.join(given)})"
 
@@ -117,5 +96,4 @@ _PARTS = {
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
     "calibrator": Calibrator,
-    "splitter": Splitter,
 }

@@ -228,7 +228,7 @@ class TableModel:
         if self.classifier.trains_several:
             trained = np.union1d(parts.train, parts.validation)
             kept = len(parts.held_out) + len(trained)
-            copies = self.classifier.probability_copies(codes[trained], groups[trained])
+            copies = self.classifier.probability_copies
             cells = (
                 3 * len(parts.held_out) * n_classes + copies * len(trained) * n_classes + 14 * n_classes**2
             )
@@ -308,7 +308,7 @@ def _training_notes(classifier: SelfCalibratedClassifier) -> list[str]:
     if classifier.n_networks is not None:
         notes.append(
             "One network was taught by those that were tried: on rows it has not seen, its log loss is "
-            "{log_loss:.4f}, and theirs {taught_by:.4f}.".format(**classifier.distilled_)
+            "{log_loss:.4f}, and theirs {teacher_log_loss:.4f}.".format(**classifier.distilled_)
         )
     if classifier.noisy_labels:
         notes.append(

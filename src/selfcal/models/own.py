@@ -1,4 +1,4 @@
-"""A network that the user's own function makes, tried out before training begins."""
+"""The network of a user's own function, checked before training begins."""
 
 from __future__ import annotations
 

@@ -1,0 +1,94 @@
+"""Fitting an ensemble: splits, candidates, their mixture and, if wanted, one network distilled from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from selfcal._support.checks import Float, Int
+from selfcal.ensembles.distillation import distil
+from selfcal.ensembles.ensemble import Ensemble
+from selfcal.ensembles.folds import Split
+from selfcal.ensembles.mixing import mean_log_loss
+from selfcal.ensembles.selection import Selection, select
+from selfcal.ensembles.settings import MemberSettings, NetworkTrainer
+from selfcal.ensembles.training import Rows
+from selfcal.training.engine import TrainingResult
+from selfcal.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """The outcome of `fit_ensemble`.
+
+    Attributes:
+        module: What predicts: the networks as one, or the network distilled from them.
+        probs: Out-of-fold probabilities of the ensemble; NaN for rows that all networks were trained on.
+        records: The candidates from the largest weight to the least, as plain values.
+        recipe: How the networks of the largest weight were trained.
+        result: What the training loop returned for them.
+        distilled: Log losses of student and teacher on rows the student was not trained on; None without one.
+    """
+
+    module: nn.Module
+    probs: Float
+    records: list[dict[str, Any]]
+    recipe: Recipe
+    result: TrainingResult
+    distilled: dict[str, float] | None
+
+
+def fit_ensemble(
+    ensemble: Ensemble,
+    rows: Rows,
+    groups: Int,
+    settings: MemberSettings,
+    *,
+    time_budget: float,
+    one_network: bool = False,
+) -> FittedEnsemble:
+    """Train the candidates of an ensemble and mix them.
+
+    Args:
+        ensemble: What to train.
+        rows: All rows.
+        groups: A number for each row, equal for rows that stay together in every split.
+        settings: How the networks are made and trained.
+        time_budget: Seconds that the selection among several candidates may take; a single one is always trained.
+        one_network: Distil the ensemble into one network.
+    """
+    splits = ensemble.splitter.splits(rows.y, groups, seed=settings.seed)
+    trainers = [NetworkTrainer(candidate, rows, splits, settings) for candidate in ensemble.candidates]
+    budget = time_budget if len(trainers) > 1 else float("inf")
+    selected = select(trainers, len(splits), rows.y, rows.weight, budget=budget)
+    module, losses = (
+        _distilled(selected, rows, splits[0], settings) if one_network else (selected.module, None)
+    )
+    return FittedEnsemble(
+        module, selected.probs, selected.records, selected.best.recipe, selected.result, losses
+    )
+
+
+def _distilled(
+    selected: Selection, rows: Rows, split: Split, settings: MemberSettings
+) -> tuple[nn.Module, dict[str, float]]:
+    """One network of the kind of the largest weight, trained on the ensemble's probabilities."""
+    kind = selected.best.network
+    student = distil(
+        settings.make(kind, rows.x, settings.seed),
+        selected.module,
+        rows.x,
+        torch.from_numpy(rows.y),
+        split,
+        optimizer=settings.optimizer(kind),
+        **settings.training("distilled", 0),
+    )
+    held_out = split.held_out
+    losses = {
+        "log_loss": float(student.history.selection_loss.min()),
+        "teacher_log_loss": mean_log_loss(selected.probs[held_out], rows.y[held_out], None),
+    }
+    return student.module, losses

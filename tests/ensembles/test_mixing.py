@@ -1,0 +1,108 @@
+"""Averages of predictions, temperatures and mixing weights."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from selfcal.ensembles import mixing
+from selfcal.ensembles.mixing import fitted_temperature, log_losses, mean_probs, mixture_weights
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    n=st.integers(1, 4),
+    temperature=st.floats(0.1, 10),
+    seed=st.integers(0, 99),
+)
+def test_mean_probs_is_the_mean_of_the_softmaxes(n, temperature, seed):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=5, size=(n, 6, 3))
+    logits[rng.random((n, 6)) < 0.3] = np.nan
+    expected = [
+        np.mean([softmax(one / temperature) for one in row if not np.isnan(one[0])] or [[np.nan] * 3], axis=0)
+        for row in logits.transpose(1, 0, 2)
+    ]
+    np.testing.assert_allclose(mean_probs(logits, temperature), expected, rtol=1e-9)
+
+
+def drawn(n, sharpness, seed=0):
+    """Logits, and labels drawn from their softmax at a temperature."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, 3))
+    y = (softmax(logits, axis=1).cumsum(axis=1) < rng.random(n)[:, None]).sum(axis=1)
+    return logits[None] * sharpness, y
+
+
+class TestFittedTemperature:
+    @pytest.mark.parametrize("sharpness", [0.3, 3.0])
+    def test_finds_what_sharpened_the_logits(self, sharpness):
+        assert fitted_temperature(*drawn(3000, sharpness)) == pytest.approx(sharpness, rel=0.1)
+
+    def test_many_rows_are_no_more_work(self, monkeypatch):
+        seen = []
+        monkeypatch.setattr(mixing, "MAX_TEMPERATURE_ROWS", 1000)
+        monkeypatch.setattr(mixing, "mean_probs", lambda v, t: seen.append(v.shape[1]) or mean_probs(v, t))
+        assert fitted_temperature(*drawn(5000, 2.0)) == pytest.approx(2, rel=0.2)
+        assert max(seen) == 1000
+
+    def test_is_the_best_of_many(self):
+        logits, y = drawn(500, 2.5)
+        found = fitted_temperature(logits, y)
+        losses = [log_losses(mean_probs(logits, t), y).mean() for t in np.geomspace(0.05, 20, 400)]
+        assert log_losses(mean_probs(logits, found), y).mean() <= min(losses) + 1e-6
+
+    def test_is_one_where_nothing_can_be_gained(self):
+        assert fitted_temperature(*drawn(3000, 1.0)) == 1.0
+
+    @pytest.mark.parametrize("n", [1, 4])
+    def test_is_one_where_there_are_few_rows(self, n):
+        assert fitted_temperature(*drawn(n, 3.0)) == 1.0
+
+    def test_rows_without_logits_and_rows_of_weight_zero_do_not_count(self):
+        logits, y = drawn(600, 3.0)
+        expected = fitted_temperature(logits[:, :300], y[:300])
+        silent = logits.copy()
+        silent[:, 300:] = np.nan
+        assert fitted_temperature(silent, y) == expected
+        weighed = fitted_temperature(logits, y, np.repeat([1.0, 0.0], 300))
+        assert weighed == pytest.approx(expected, rel=0.02)
+
+
+def test_log_losses_is_never_infinite():
+    assert np.isfinite(log_losses(np.array([[1.0, 0.0]]), np.array([1]))).all()
+
+
+class TestMixtureWeights:
+    @settings(deadline=None, max_examples=30)
+    @given(seed=st.integers(0, 999), n=st.integers(2, 4), weighted=st.booleans())
+    def test_as_low_as_a_general_optimiser_gets(self, seed, n, weighted):
+        rng = np.random.default_rng(seed)
+        probs = rng.dirichlet([1, 1, 1], size=(n, 80))
+        y, weight = rng.integers(3, size=80), rng.exponential(size=80) if weighted else None
+        likelihood = probs[:, np.arange(80), y]
+
+        def loss(weights):
+            return -np.average(np.log(weights @ likelihood), weights=weight)
+
+        best = minimize(
+            lambda z: loss(np.exp(z - z.max()) / np.exp(z - z.max()).sum()), np.zeros(n), method="BFGS"
+        )
+        found = mixture_weights(list(probs), y, weight)
+        assert found.sum() == pytest.approx(1)
+        assert (found >= 0).all()
+        assert loss(found) <= best.fun + 2e-4
+
+    def test_known_value(self):
+        """Right three times in four with one, once with the other: each row says 0.8 or 0.2."""
+        first = np.array([[0.8, 0.2]] * 4)
+        second = first[:, ::-1]
+        found = mixture_weights([first, second], np.array([0, 0, 0, 1]))
+        assert found @ [0.8, 0.2] == pytest.approx(0.75, abs=1e-3)
+
+    def test_rows_that_nobody_expected(self):
+        surprised = np.array([[1.0, 0.0], [0.5, 0.5]])
+        found = mixture_weights([surprised, surprised], np.array([1, 0]))
+        np.testing.assert_allclose(found, 0.5)
