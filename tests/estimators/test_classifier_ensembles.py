@@ -99,7 +99,7 @@ class TestContract:
 
     def test_validation_data_is_not_used(self, fitted, data, method):
         with pytest.warns(
-            UserWarning, match=f"X_val is not used: method '{method}' holds rows of X out"
+            UserWarning, match=f"X_val is not used: method '{method}' holds out rows of X"
         ) as seen:
             model = classifier(method).fit(*data, X_val=data[0][:50], y_val=data[1][:50])
         assert seen[0].filename == __file__
@@ -188,7 +188,7 @@ class TestGroups:
         [
             ("crossfit", np.arange(149), DataError, r"each of the 150 rows; got shape \(149,\)"),
             ("crossfit", np.zeros(150), DataError, "Too few rows for 5 folds"),
-            ("standard", np.zeros(150), DataError, "Too few rows to keep 30% of them back"),
+            ("standard", np.zeros(150), DataError, "Too few rows to hold out 30% of them"),
             (
                 "bo4sc",
                 np.array(["a", 1] * 75, dtype=object),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from sklearn.base import BaseEstimator
 
 from selfcal.errors import DataError
-from selfcal.estimators.scaling import FARTHEST, Scaling
+from selfcal.estimators.scaling import MAX_SCALED, Scaling
 
 
 @given(st.integers(-300, 300), st.integers(0, 1000))
@@ -31,7 +31,7 @@ def test_a_weight_of_two_is_a_row_twice():
 
 
 def test_a_cell_too_far_away_is_named():
-    table = np.array([[0.0, 1.0], [0.0, 2 * FARTHEST]])
+    table = np.array([[0.0, 1.0], [0.0, 2 * MAX_SCALED]])
     with pytest.raises(
         DataError, match=r"X_val must lie near zero; row 1, column 1 is 2e\+18 \(1 such cells\)"
     ):

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as hnp
 from selfcal._support.splits import split_groups
 from selfcal.datasets import stratified_split
 from selfcal.errors import DataError
-from selfcal.estimators.splits import keep_back, with_validation
+from selfcal.estimators.splits import hold_out, with_validation
 
 codes_of_up_to_five_classes = hnp.arrays(np.int64, st.integers(1, 80), elements=st.integers(0, 4))
 seeds = st.integers(0, 2**31 - 1)
@@ -32,9 +32,9 @@ def test_parts_are_disjoint_and_cover_all_rows(*, codes, share, outer, selection
     largest = np.bincount(codes[rows]).max()
     if outer + selection and largest <= outer + selection:
         with pytest.raises(DataError, match="Too few rows"):
-            keep_back(codes, np.arange(len(codes)), rows, share, outer=outer, selection=selection, seed=seed)
+            hold_out(codes, np.arange(len(codes)), rows, share, outer=outer, selection=selection, seed=seed)
         return
-    parts = keep_back(codes, np.arange(len(codes)), rows, share, outer=outer, selection=selection, seed=seed)
+    parts = hold_out(codes, np.arange(len(codes)), rows, share, outer=outer, selection=selection, seed=seed)
     assert (parts.outer is not None, parts.selection is not None) == (outer, selection)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts_of(parts))), rows)
     assert all(len(part) for part in parts_of(parts))
@@ -48,25 +48,25 @@ def test_parts_are_disjoint_and_cover_all_rows(*, codes, share, outer, selection
 def test_rows_that_do_not_count_do_not_matter(codes, seed):
     among_others = np.repeat(codes, 2)
     every = np.arange(2 * len(codes))
-    some = keep_back(among_others, every, every[::2], 0.3, outer=True, selection=True, seed=seed)
+    some = hold_out(among_others, every, every[::2], 0.3, outer=True, selection=True, seed=seed)
     every = np.arange(len(codes))
-    alone = keep_back(codes, every, every, 0.3, outer=True, selection=True, seed=seed)
+    alone = hold_out(codes, every, every, 0.3, outer=True, selection=True, seed=seed)
     for part, same in zip(parts_of(some), parts_of(alone), strict=True):
         np.testing.assert_array_equal(part, 2 * same)
 
 
 def test_share_is_what_is_kept_back_in_all():
     codes = np.arange(1000) % 4
-    parts = keep_back(codes, np.arange(1000), np.arange(1000), 0.3, outer=True, selection=True, seed=0)
+    parts = hold_out(codes, np.arange(1000), np.arange(1000), 0.3, outer=True, selection=True, seed=0)
     assert [len(part) for part in parts_of(parts)] == pytest.approx([700, 150, 150], abs=4)
-    parts = keep_back(codes, np.arange(1000), np.arange(1000), 0.3, outer=False, selection=True, seed=0)
+    parts = hold_out(codes, np.arange(1000), np.arange(1000), 0.3, outer=False, selection=True, seed=0)
     assert [len(part) for part in parts_of(parts)] == pytest.approx([700, 300], abs=4)
 
 
 def test_seed_decides_which_rows():
     codes = np.arange(100) % 4
     first, again, other = (
-        keep_back(codes, np.arange(100), np.arange(100), 0.3, outer=True, selection=True, seed=seed)
+        hold_out(codes, np.arange(100), np.arange(100), 0.3, outer=True, selection=True, seed=seed)
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first.outer, again.outer)
@@ -76,7 +76,7 @@ def test_seed_decides_which_rows():
 def test_rare_classes_are_told():
     codes = np.array([0] * 20 + [1] * 20 + [2] * 2 + [5])
     with pytest.warns(UserWarning, match="2 of 4 classes have fewer than 3 rows"):
-        parts = keep_back(
+        parts = hold_out(
             codes, np.arange(len(codes)), np.arange(len(codes)), 0.3, outer=True, selection=True, seed=0
         )
     assert {2, 5} <= set(codes[parts.train])
@@ -86,10 +86,8 @@ def test_rare_classes_are_told():
 
 def test_too_few_rows_says_how_many_it_takes():
     with pytest.raises(DataError, match="got 4 rows in 2 classes, none of which has the 3 rows") as told:
-        keep_back(
-            np.array([0, 0, 1, 1]), np.arange(4), np.arange(4), 0.25, outer=True, selection=True, seed=0
-        )
-    assert "keep 25% of them back" in str(told.value)
+        hold_out(np.array([0, 0, 1, 1]), np.arange(4), np.arange(4), 0.25, outer=True, selection=True, seed=0)
+    assert "hold out 25% of them" in str(told.value)
     assert "pass X_val and y_val" in str(told.value)
 
 
@@ -141,7 +139,7 @@ def test_groups_are_never_divided(codes, seed, data):
     groups = data.draw(hnp.arrays(np.int64, n, elements=st.integers(0, n)))
     try:
         parts = (
-            parts_of(keep_back(codes, groups, np.arange(n), 0.3, outer=True, selection=True, seed=seed))
+            parts_of(hold_out(codes, groups, np.arange(n), 0.3, outer=True, selection=True, seed=seed))
             + parts_of(
                 with_validation(np.arange(0), codes, groups, 0, outer=True, selection=True, seed=seed)
             )[1:]
@@ -157,5 +155,5 @@ def test_groups_are_never_divided(codes, seed, data):
 def test_a_class_in_one_group_is_told_and_trained_on():
     codes, groups = np.array([0] * 20 + [1] * 20 + [2] * 5), np.array([*range(40), *[40] * 5])
     with pytest.warns(UserWarning, match="1 of 3 classes have fewer than 2 rows"):
-        parts = keep_back(codes, groups, np.arange(45), 0.3, outer=False, selection=True, seed=0)
+        parts = hold_out(codes, groups, np.arange(45), 0.3, outer=False, selection=True, seed=0)
     assert {*range(40, 45)} <= {*parts.train}

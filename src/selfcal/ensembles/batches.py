@@ -1,4 +1,4 @@
-"""Batches in which every network of a team finds its own share of the rows."""
+"""Batches that hold rows for each of several networks trained side by side."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from selfcal.training.types import Batch
 
 
 class ParallelBatches:
-    """Rows of one table, shared out among the networks of a team.
+    """Rows of one table for several networks trained side by side.
 
     A batch holds as many rows for each network, the first network's first. Where a network has fewer rows than
-    another, some of its own come once more with weight zero. The data is kept once, however many networks share it.
+    another, some of its own are repeated with weight zero. The data is kept once, however many networks share it.
 
     Args:
         x: The rows of all networks.
@@ -47,24 +47,24 @@ class ParallelBatches:
     ) -> None:
         self.n_rows = same_length(x=x, y=y, weight=weight)
         if not rows or not all(len(own) for own in rows):
-            raise DataError("Every network needs at least one row; got a share without any.")
+            raise DataError("Every network needs at least one row; got a network without any.")
         self._x, self._y, self._weight = x, class_codes(y), weight
         self._rows = list(rows)
-        self._share = max(map(len, rows))
+        self._most_rows = max(map(len, rows))
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)
         self._seed = seed
         self._in_order = list(self._batches(lambda own: own)) if len(self) == 1 else None
 
     def __len__(self) -> int:
-        return 1 if self._batch_size is None else -(-self._share // self._batch_size)
+        return 1 if self._batch_size is None else -(-self._most_rows // self._batch_size)
 
     def identity(self) -> tuple[object, ...]:
         """What decides about every pass."""
         return self._batch_size, self._seed, self._x, self._y, self._weight, *self._rows
 
     def halved(self) -> ParallelBatches | None:
-        """The same shares in batches of half the size."""
-        half = half_of(self._batch_size, self._share)
+        """The same rows in batches of half the size."""
+        half = half_of(self._batch_size, self._most_rows)
         if not half:
             return None
         return ParallelBatches(
@@ -79,7 +79,7 @@ class ParallelBatches:
         return self._batches(lambda own: own[torch.randperm(len(own), generator=stream).to(own.device)])
 
     def _batches(self, ordered: Callable[[Tensor], Tensor]) -> Iterator[Batch]:
-        places = torch.arange(self._share, device=self._x.device)
+        places = torch.arange(self._most_rows, device=self._x.device)
         rows = torch.stack([ordered(own)[places % len(own)] for own in self._rows])
         counted = torch.stack([places < len(own) for own in self._rows])
         for part in places.tensor_split(len(self)):

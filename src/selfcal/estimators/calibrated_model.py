@@ -1,4 +1,4 @@
-"""Somebody's fitted classifier with a calibrator behind it."""
+"""A fitted classifier of any kind, followed by a calibrator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from selfcal.training.problem import forward_in_blocks
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):
-    """A fitted scikit-learn classifier or PyTorch module whose probabilities a calibrator puts right.
+    """A fitted scikit-learn classifier or PyTorch module whose probabilities are calibrated post hoc.
 
     The model itself is never trained or changed. Its logits are what a module returns; of a scikit-learn
     classifier, the logarithms of `predict_proba` (none under that of 2.2e-16) or, without it, the values of
@@ -106,7 +106,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], estimator: Any) -> Self:
-        """The calibrator that `save` wrote into a folder, behind the same estimator as before."""
+        """The calibrator that `save` wrote into a folder, after the same estimator as before."""
         calibrator, classes = load_calibrator(path)
         own = getattr(estimator, "classes_", None)
         if own is not None and not np.array_equal(own, classes):

@@ -1,4 +1,4 @@
-"""The scikit-learn estimator: arrays in, honest probabilities out."""
+"""The scikit-learn estimator: arrays in, calibrated probabilities out."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from selfcal.estimators.inputs import (
     row_groups,
     validation_rows,
 )
-from selfcal.estimators.scaling import FARTHEST, Scaling
+from selfcal.estimators.scaling import MAX_SCALED, Scaling
 from selfcal.estimators.settings import ClassifierSettings
-from selfcal.estimators.splits import Parts, keep_back, with_validation
+from selfcal.estimators.splits import Parts, hold_out, with_validation
 from selfcal.label_noise.audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.label_noise.transition import undoing
 from selfcal.optimizers import Adam
@@ -48,7 +48,7 @@ RATE = 0.005
 
 
 class _Labelled(NamedTuple):
-    """Label codes and sample weights of all rows, the numbers of those that count, and what groups them."""
+    """Label codes and sample weights of all rows, the rows of positive weight, and the groups."""
 
     codes: Int
     weight: Float | None
@@ -57,33 +57,34 @@ class _Labelled(NamedTuple):
 
 
 class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
-    """A neural-network classifier trained by a named method so that its confidence can be trusted.
+    """A neural-network classifier, trained by a named method so that its confidence can be trusted.
 
-    The rows are divided into disjoint parts: for training, for the outer level (if the method has one), and for early
-    stopping and then the post-hoc calibrator (likewise).
+    A method for one network splits the rows into disjoint parts: for training, for the outer level (if the method has
+    one), and for early stopping, which the post-hoc calibrator (if any) is fitted on as well. A method for several
+    networks holds out other rows from each of them.
 
     Args:
-        method: The name of a recipe, one of `recipes.names()` such as ``"bo4sc"``, ``"standard"`` or
-            ``"temperature"``, or a `Recipe`, for instance ``recipes.bo4sc(outer_lr=0.05)``.
+        method: The name of a method, one of `recipes.names()` such as ``"auto"``, ``"bo4sc"`` or ``"temperature"``;
+            or a `Recipe` or `Ensemble`, for instance ``recipes.bo4sc(outer_lr=0.05)``.
         network: A kind of network, one of `models.FOR_TABLES`, or a function ``(n_features, n_classes) -> nn.Module``
-            that returns logits; by default what the method tries, or ``"mlp"``.
-        hidden: Widths of the hidden layers; by default two of 64 or, behind an encoding of columns, of 128.
+            that returns logits; by default the kinds of the method, or ``"mlp"``.
+        hidden: Widths of the hidden layers; by default two of 64, or of 128 behind an encoding of the columns.
         learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, where several kinds of network
             are trained, the default of their kind (`ensembles.settings.DEFAULT_OPTIMIZERS`).
         batch_size: Rows per step and network; None takes all. ``"auto"`` is 256, but a method that trains one network
             takes up to 1024 rows at once.
         max_epochs: Passes over the training rows at most.
-        early_stopping: Keep rows back and return to the state with the lowest log loss on them. Without it,
+        early_stopping: Hold out rows and return to the state with the lowest log loss on them. Without it,
             training runs to the end.
-        validation_fraction: Fraction of the rows kept back from training when no validation data is given.
-        patience: Looks at the selection rows (every 10 steps, or every pass if that is longer) without
+        validation_fraction: Fraction of the rows held out from training if no validation data is given.
+        patience: Evaluations on the held-out rows (every 10 steps, or every epoch if that is longer) without
             improvement before training stops; None never stops.
-        noisy_labels: Say so if labels given to `fit` may be wrong and the true ones are wanted: what a method that
-            trains several networks says is then cleared of the noise that `suspect_labels` estimates. Judged by
-            labels that are wrong as often, such answers look too sure.
-        n_networks: 1 has the networks of a method that trains several taught to a single one, which answers many
-            times faster; `distilled_` tells what that costs. None keeps them all.
-        time_budget: Seconds that a race between several kinds of network may take.
+        noisy_labels: Whether labels given to `fit` may be wrong and predictions of the true labels are wanted. The
+            predictions of a method that trains several networks are then corrected for the label noise that
+            `suspect_labels` estimates. Evaluated with labels that are wrong as often, they look overconfident.
+        n_networks: 1 distils the ensemble of a method that trains several networks into a single one, which predicts
+            many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
+        time_budget: Seconds that training several kinds of network may take.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
             random streams of torch, NumPy and Python are neither used nor changed.
@@ -101,12 +102,12 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         batch_reduced_: How often the batch size was halved because memory ran out.
         train_rows_: Which rows of `X` the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
-        selection_: Of methods that train several networks: what was tried, from what counts most to what counts not
-            at all, with the log loss on rows held out, and how many of the planned networks the time budget allowed.
-        distilled_: With ``n_networks=1``, log losses on rows that the one network has not seen: its own, and that of
-            the networks it was taught by, of which each judged rows it had not seen either.
-        out_of_fold_: Of those methods: for each row of `X`, the probabilities that networks gave it which had not
-            been trained on it; NaN for rows that all were trained on.
+        selection_: For methods that train several networks: the candidates from the largest weight to the least, with
+            their log loss on held-out rows and how many of the planned networks the time budget allowed.
+        distilled_: With ``n_networks=1``, log losses on rows that the student was not trained on: its own, and that
+            of the teacher, whose predictions are out-of-fold.
+        out_of_fold_: For methods that train several networks: the probabilities of each row of `X` by networks that
+            were not trained on it; NaN for rows that all networks were trained on.
         data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.
 
     Example:
@@ -136,8 +137,8 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             X: Numbers, one row per sample.
             y: Labels: strings, integers or booleans.
             sample_weight: How much each row counts, relative to the others; a row of weight zero is left out.
-            X_val: Validation rows to use instead of keeping back rows of `X`; if the method needs rows for
-                its outer level and for early stopping, they are divided in two halves.
+            X_val: Validation rows to use instead of holding out rows of `X`; if the method needs rows for
+                its outer level and for early stopping, they are split into two halves.
             y_val: Their labels.
             groups: A value for each row of `X`, equal for rows that belong together, such as visits of one patient:
                 they are on one side of every split. By default copies of a row are, with a warning; see
@@ -172,7 +173,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     ) -> None:
         """One network, with rows held out for the outer level and for early stopping.
 
-        A post-hoc calibrator takes the rows that decided when to stop: half as many of its own serve it worse.
+        A post-hoc calibrator is fitted on the rows that decided when to stop: half as many of its own are worse.
         """
         codes, weight, rows, groups = labelled
         stops = bool(self.early_stopping)
@@ -180,7 +181,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if validation is None:
             divided = any(needs.values())
             units = row_groups(self, table, rows, groups) if divided else np.arange(len(table))
-            parts = keep_back(codes, units, rows, self.validation_fraction, **needs, seed=seed)
+            parts = hold_out(codes, units, rows, self.validation_fraction, **needs, seed=seed)
         else:
             parts = with_validation(rows, validation.codes, validation.groups, len(table), **needs, seed=seed)
         if recipe.needs_outer_data and parts.outer is None:
@@ -230,7 +231,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             self.module_ = self._noise_corrected(self.module_)
 
     def _noise_corrected(self, network: nn.Module) -> NoiseCorrected:
-        """The network, cleared of the noise in the labels it was taught by."""
+        """The network, corrected for the noise in the labels it was trained on."""
         matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
         return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
@@ -283,10 +284,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     @property
     def sample_weights_(self) -> Float:
-        """The learned weight of each row of `X` given to `fit`; NaN for rows not trained on.
-
-        Those are the rows that were kept back, and rows of weight zero.
-        """
+        """The learned weight of each row of `X` given to `fit`; NaN for held-out rows and rows of weight zero."""
         check_is_fitted(self)
         model = getattr(self, "_outer_model", None)
         if not isinstance(model, SampleWeights):
@@ -297,13 +295,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         return weights
 
     def suspect_labels(self, *, false_alarms: float = 0.1) -> LabelAudit:
-        """Rows given to `fit` whose labels look wrong, by networks that were not trained on them.
+        """Rows given to `fit` whose labels look wrong to networks that were not trained on them.
 
         Args:
-            false_alarms: The largest expected share of right labels among the rows flagged.
+            false_alarms: The largest expected fraction of correct labels among the flagged rows.
 
         Returns:
-            A `LabelAudit`: all rows by how suspicious they are, and those worth a look.
+            A `LabelAudit`: all rows from the most suspect to the least, and those flagged.
 
         Example:
             >>> from selfcal.datasets import Blobs
@@ -317,14 +315,14 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if not hasattr(self, "out_of_fold_"):
             check_is_fitted(self)
             raise ConfigError(
-                "suspect_labels needs what networks say about rows they were not trained on: fit with method='auto' "
-                "or 'crossfit', and ask before the classifier is stored."
+                "suspect_labels needs out-of-fold predictions: fit with method='auto' or 'crossfit', and call it "
+                "before the classifier is stored."
             )
         audit = audit_labels(self._known_out_of_fold(), self._codes, false_alarms=false_alarms)
         return replace(audit, classes=self.classes_)
 
     def _known_out_of_fold(self) -> Float:
-        """What was said out of fold; of a row that all networks know, nobody can tell, so its label is believed."""
+        """Out-of-fold probabilities; a row that all networks were trained on gets its label, which is trusted."""
         probs = self.out_of_fold_.copy()
         unknown = np.flatnonzero(np.isnan(probs[:, 0]))
         probs[unknown] = 0.0
@@ -335,9 +333,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     def _check_validation_used(self) -> None:
         reason = None
         if isinstance(self.recipe_, Ensemble):
-            reason = f"method {self.recipe_.name!r} holds rows of X out by itself. Add X_val to X."
+            reason = f"method {self.recipe_.name!r} holds out rows of X by itself. Add X_val to X."
         elif not (self.recipe_.needs_outer_data or self.early_stopping):
-            reason = f"method {self.recipe_.name!r} with early_stopping=False keeps no rows back."
+            reason = f"method {self.recipe_.name!r} with early_stopping=False holds out no rows."
         if reason is not None:
             warnings.warn(f"X_val is not used: {reason}", stacklevel=3)
 
@@ -348,9 +346,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self._scaling = Scaling(mean, scale)
 
     def _tensor(self, table: Float, name: str = "X") -> Tensor:
-        limit = f"within {FARTHEST:g} standard deviations of the training data"
+        limit = f"within {MAX_SCALED:g} standard deviations of the training data"
         if not self.standardize:
-            limit = f"within ±{FARTHEST:g} if standardize=False"
+            limit = f"within ±{MAX_SCALED:g} if standardize=False"
         return self._scaling.tensor(table, self, limit=limit, name=name)
 
     def _train(self, recipe: Recipe, data: Rows, parts: Parts, seed: int) -> TrainingResult:

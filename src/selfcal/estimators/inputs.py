@@ -201,7 +201,7 @@ def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float
 
 
 def _name_the_cell(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> None:
-    """Raise an error that names the first cell that is no number, if there is one."""
+    """Raise an error that names the first cell that is not a number, if there is one."""
     for column, values in enumerate(raw.T):
         try:
             values.astype(np.float64)  # much faster than cell by cell
@@ -223,17 +223,17 @@ def _check_number(value: Any, place: str) -> None:
 
 
 def _explain(estimator: BaseEstimator, X: ArrayLike, name: str, error: Exception) -> NoReturn:
-    """Raise scikit-learn's error as ours, in our words if `X` is no table at all."""
+    """Raise scikit-learn's error as ours, reworded if `X` is not a table at all."""
     table = f"{name} must be a table of numbers of shape (rows, columns)"
     try:
         cells = np.asarray(X, dtype=object)
     except (ValueError, RuntimeError):  # lists that do not fit together; a tensor that has a gradient
         raise DataError(f"{table}. {error}") from None
-    if cells.ndim == 2 and isinstance(error, TypeError):  # columns of kinds that have no kind in common
+    if cells.ndim == 2 and isinstance(error, TypeError):  # columns without a common dtype
         _name_the_cell(estimator, cells, name)
     if hasattr(X, "toarray") or cells.ndim == 2:
-        said = ("" if name == "X" else f"{name}: ") + str(error).split("\n[")[0]  # without the whole array
-        raise (DataTypeError if isinstance(error, TypeError) else DataError)(said) from None
+        message = ("" if name == "X" else f"{name}: ") + str(error).split("\n[")[0]  # without the whole array
+        raise (DataTypeError if isinstance(error, TypeError) else DataError)(message) from None
     if cells.ndim == 0:
         raise DataTypeError(
             f"{table}, such as a NumPy array or a data frame; got a {type(X).__name__}."
@@ -266,7 +266,9 @@ def _is_missing(value: Any) -> bool:
         return bool(value != value)  # noqa: PLR0124 # as NaN and NaT do
     except TypeError:  # pandas.NA is neither equal nor unequal to itself
         return True
-    except ValueError:  # an array has no single answer; it is no label either, which is said elsewhere
+    except (
+        ValueError
+    ):  # an array has no single truth value; it is not a label either, which is reported elsewhere
         return False
 
 

@@ -14,13 +14,13 @@ from selfcal._support.checks import Float
 from selfcal.errors import DataError
 from selfcal.estimators.inputs import cell
 
-FARTHEST = 1e18
-"""How large a scaled value may be; beyond it, single precision could overflow inside the network."""
+MAX_SCALED = 1e18
+"""The largest scaled value; beyond it, single precision could overflow inside the network."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is taken from each column, and what it is then divided by.
+    """The mean that is subtracted from each column, and the scale it is divided by.
 
     Example:
         >>> Scaling.of(np.array([[1.0, 7.0], [3.0, 7.0]]))
@@ -35,9 +35,9 @@ class Scaling:
         """By the mean and the standard deviation; a column that is constant is centred only."""
         size = np.abs(table).max(axis=0)
         size[size == 0] = 1.0
-        share = table / size  # the squares of very large or very small numbers are out of range
-        mean = np.average(share, axis=0, weights=weight)
-        spread = np.sqrt(np.average((share - mean) ** 2, axis=0, weights=weight))
+        relative = table / size  # the squares of very large or very small numbers are out of range
+        mean = np.average(relative, axis=0, weights=weight)
+        spread = np.sqrt(np.average((relative - mean) ** 2, axis=0, weights=weight))
         varies = spread > 10 * np.finfo(float).eps * np.abs(mean)
         return cls(mean * size, np.where(varies, spread * size, 1.0))
 
@@ -57,7 +57,7 @@ class Scaling:
         """
         with np.errstate(over="ignore"):
             scaled = (table - self.mean) / self.scale
-        far = np.abs(scaled) > FARTHEST
+        far = np.abs(scaled) > MAX_SCALED
         if far.any():
             row, column = np.argwhere(far)[0]
             raise DataError(

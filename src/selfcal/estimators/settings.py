@@ -1,4 +1,4 @@
-"""What the user of the classifier sets, and whether it makes sense."""
+"""The settings of the classifier, and checks of their values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FULL_BATCH_UP_TO, BATCH = 1024, 256
 
 
 class ClassifierSettings(BaseEstimator):
-    """The settings of `SelfCalibratedClassifier`, which tells what they mean, and what follows from them alone."""
+    """The settings of `SelfCalibratedClassifier`, where they are documented, and what follows from them alone."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ClassifierSettings(BaseEstimator):
 
     @property
     def trains_several(self) -> bool:
-        """Whether the method trains several networks; it then holds rows out from them by itself."""
+        """Whether the method trains several networks; it then holds out rows from them by itself."""
         return isinstance(self._recipe(), Ensemble)
 
     @property

@@ -1,4 +1,4 @@
-"""The parts of a data set, disjoint: for training, for the outer level, for early stopping."""
+"""Disjoint parts of a data set: for training, for the outer level, for early stopping."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from selfcal.errors import DataError
 
 @dataclass(frozen=True)
 class Parts:
-    """The row numbers of each part; None for a part that nobody needs."""
+    """The row numbers of each part; None for a part that is not needed."""
 
     train: Int
     outer: Int | None
     selection: Int | None
 
 
-def keep_back(
-    codes: Int, groups: Int, rows: Int, share: float, *, outer: bool, selection: bool, seed: int
+def hold_out(
+    codes: Int, groups: Int, rows: Int, fraction: float, *, outer: bool, selection: bool, seed: int
 ) -> Parts:
-    """Keep a share of `rows` back for those parts that are needed, class by class and whole groups at a time.
+    """Hold out a fraction of `rows` for the parts that are needed, class by class and whole groups at a time.
 
     A class with too few rows for every part goes to training first, then to the outer level.
 
     Args:
         codes: The class of every row there is.
         groups: The group of every row there is.
-        rows: The rows to share out.
-        share: How much of them to keep back in all.
+        rows: The rows to split.
+        fraction: How much of them to hold out in all.
         outer: Whether the outer level or a calibrator needs rows.
         selection: Whether early stopping needs rows.
         seed: Which rows go where.
@@ -40,12 +40,12 @@ def keep_back(
     needed = outer + selection
     if not needed:
         return Parts(rows, None, None)
-    fractions = (1 - share, *[share / needed] * needed)
-    train, *kept = (rows[part] for part in split_groups(codes[rows], groups[rows], fractions, seed=seed))
+    fractions = (1 - fraction, *[fraction / needed] * needed)
+    train, *held_out = (rows[part] for part in split_groups(codes[rows], groups[rows], fractions, seed=seed))
     counts = _groups_by_class(codes[rows], groups[rows])
-    if any(len(part) == 0 for part in kept):
+    if any(len(part) == 0 for part in held_out):
         raise DataError(
-            f"Too few rows to keep {share:.0%} of them back from training: got {len(rows)} rows in {len(counts)} "
+            f"Too few rows to hold out {fraction:.0%} of them from training: got {len(rows)} rows in {len(counts)} "
             f"classes, none of which has the {needed + 1} rows it takes to be in every part (some classes may "
             "have one sample only; copies and rows of one group count once). Give more rows of each class, or pass "
             "X_val and y_val."
@@ -54,16 +54,16 @@ def keep_back(
     if rare:
         warnings.warn(
             f"{rare} of {len(counts)} classes have fewer than {needed + 1} rows and are missing from a part "
-            "that was kept back: their calibration cannot be checked.",
+            "that was held out: their calibration cannot be checked.",
             stacklevel=4,  # the caller of `fit`
         )
-    return Parts(train, *_deal(kept, outer, selection))
+    return Parts(train, *_assign(held_out, outer, selection))
 
 
 def with_validation(
     rows: Int, codes: Int, groups: Int, first: int, *, outer: bool, selection: bool, seed: int
 ) -> Parts:
-    """Train on `rows`; divide the validation rows in two halves if both other parts are needed.
+    """Train on `rows`; split the validation rows into two halves if both other parts are needed.
 
     Args:
         rows: The training rows.
@@ -74,15 +74,15 @@ def with_validation(
         selection: Whether early stopping needs rows.
         seed: Which rows go where.
     """
-    shares = [np.arange(len(codes))]
+    halves = [np.arange(len(codes))]
     if outer and selection:
-        shares = split_groups(codes, groups, (0.5, 0.5), seed=seed)
-        if len(shares[1]) == 0:
+        halves = split_groups(codes, groups, (0.5, 0.5), seed=seed)
+        if len(halves[1]) == 0:
             raise DataError(
                 "X_val must hold at least two rows of a class, since the method needs one half and early stopping "
                 f"the other; got {len(codes)} rows. Give more rows, or set early_stopping=False."
             )
-    return Parts(rows, *_deal([first + share for share in shares], outer, selection))
+    return Parts(rows, *_assign([first + part for part in halves], outer, selection))
 
 
 def _groups_by_class(codes: Int, groups: Int) -> Int:
@@ -92,7 +92,7 @@ def _groups_by_class(codes: Int, groups: Int) -> Int:
     return counts[counts > 0]
 
 
-def _deal(shares: list[Int], outer: bool, selection: bool) -> tuple[Int | None, Int | None]:
-    """Hand the shares to those who need one."""
-    dealt = iter(shares)
-    return next(dealt) if outer else None, next(dealt) if selection else None
+def _assign(parts: list[Int], outer: bool, selection: bool) -> tuple[Int | None, Int | None]:
+    """The part of the outer level and the part of the selection; None where it is not needed."""
+    left = iter(parts)
+    return next(left) if outer else None, next(left) if selection else None

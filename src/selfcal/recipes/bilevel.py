@@ -1,4 +1,4 @@
-"""Methods whose outer level learns what makes the confidence honest."""
+"""Methods whose outer level learns what makes the confidence calibrated."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def bo4sc(
     link: str = "identity",
     normalize: bool = False,
 ) -> Recipe:
-    """Bilevel self-calibration: a weight per training row, learned so that the confidence is honest.
+    """Bilevel self-calibration: a weight per training row, learned so that the confidence is calibrated.
 
     Args:
         inner_steps: Training steps between two outer steps (T in the paper).
         outer_lr: How far the average weight moves in one outer step (its log odds, with the sigmoid link).
             Small is safe: there are more weights than outer rows, and a large step fits their noise.
-        hypergradient: How to differentiate through the training steps: `OneStep` (the default) looks at the
-            last one, `Unrolled` at all of them, as the paper does.
+        hypergradient: How to differentiate through the training steps: `OneStep` (the default) goes through the
+            last one, `Unrolled` through all of them, as the paper does.
         beta: Sharpness of the smooth maximum; by default it depends on the number of classes.
         link: ``"identity"`` projects the weights to [0, 1]; ``"sigmoid"`` learns their log odds.
         normalize: Divide the training loss by the mean weight instead of leaving it as it is.

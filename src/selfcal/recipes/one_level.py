@@ -16,7 +16,7 @@ def standard() -> Recipe:
 
 
 def post_hoc(calibrator: Calibrator, name: str | None = None) -> Recipe:
-    """Plain training, then a calibrator fitted on rows kept back from it.
+    """Plain training, then a calibrator fitted on held-out rows.
 
     Example:
         >>> post_hoc(calibrators.TemperatureScaling()).name
@@ -36,7 +36,7 @@ def with_loss(loss: Loss, name: str | None = None, **settings: float | str) -> R
 
 
 def focal(*, gamma: float = 1.0) -> Recipe:
-    """Rows the network knows count less: the loss is ``-(1 - p_y)^γ log p_y``."""
+    """Rows that are predicted well have less weight: the loss is ``-(1 - p_y)^γ log p_y``."""
     return with_loss(losses.focal, gamma=gamma)
 
 
@@ -46,22 +46,22 @@ def flsd() -> Recipe:
 
 
 def label_smoothing(*, smoothing: float = 0.05) -> Recipe:
-    """A share of each label is spread over all classes."""
+    """A fraction of each label is spread over all classes."""
     return with_loss(losses.label_smoothing, smoothing=smoothing)
 
 
 def mbls(*, alpha: float = 0.1, margin: float = 10.0) -> Recipe:
-    """Logits more than a margin under the largest have a price: margin-based label smoothing."""
+    """Margin-based label smoothing: a penalty on logits more than a margin below the largest."""
     return with_loss(losses.margin_label_smoothing, "mbls", alpha=alpha, margin=margin)
 
 
 def lp_norm(*, alpha: float = 0.01, p: float = 1.0) -> Recipe:
-    """The norm of the logits has a price."""
+    """Cross-entropy with a penalty on the norm of the logits."""
     return with_loss(losses.lp_norm, alpha=alpha, p=p)
 
 
 def entropy(*, alpha: float = 0.1) -> Recipe:
-    """The entropy of the prediction has a reward."""
+    """Cross-entropy minus a multiple of the entropy of the prediction."""
     return with_loss(losses.entropy_regularized, "entropy", alpha=alpha)
 
 
@@ -71,7 +71,7 @@ def brier() -> Recipe:
 
 
 def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) -> Recipe:
-    """The batch's maximum mean calibration error has a price; `weighted` evens out right and wrong rows."""
+    """A penalty on the batch's maximum mean calibration error; `weighted` balances right and wrong rows."""
     loss = losses.weighted_mmce if boolean("weighted", weighted) else losses.mmce
     return with_loss(loss, "mmce", alpha=alpha, bandwidth=bandwidth)
 
@@ -82,21 +82,21 @@ def mixup(*, alpha: float = 1.0) -> Recipe:
 
 
 def mdca(*, alpha: float = 1.0) -> Recipe:
-    """The distance between how often classes come in a batch and how often they are said to has a price."""
+    """A penalty on the difference between the frequency of each class in a batch and its mean probability."""
     return with_loss(losses.mdca, alpha=alpha)
 
 
 def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01, norm: str = "l2") -> Recipe:
-    """The batch's expected calibration error in soft bins has a price."""
+    """A penalty on the batch's expected calibration error in soft bins."""
     return with_loss(losses.soft_ece, alpha=alpha, n_bins=n_bins, temperature=temperature, norm=norm)
 
 
 def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float = 1.0) -> Recipe:
-    """Rows that are right but unsure, or wrong but sure, have a price."""
+    """A penalty on rows that are right but uncertain, or wrong but certain."""
     return with_loss(losses.soft_avuc, alpha=alpha, threshold=threshold, temperature=temperature)
 
 
 def isoreg(*, floor: str = "none") -> Recipe:
-    """Plain training, then isotonic regression of being right on the confidence."""
+    """Plain training, then isotonic regression of correctness on confidence."""
     one_of("floor", floor, ("none", "chance"))
     return post_hoc(calibrators.IsotonicConfidence(floor=floor), "isoreg")
