@@ -78,7 +78,6 @@ def train_members(
     max_epochs: int,
     batch_size: int | None,
     early_stopping: bool = True,
-    seed: int = 0,
     **settings: Any,
 ) -> TrainedMembers:
     """Train each network on its training rows; the outer level and early stopping use the rows held out from it.
@@ -92,9 +91,9 @@ def train_members(
         max_epochs: Passes over the training rows at most.
         batch_size: Rows per network and step; None for all.
         early_stopping: Return each network to the state with the lowest log loss on its held-out rows.
-        seed: Seeds dropout and shuffling.
-        **settings: Further arguments of `train`.
+        **settings: Further arguments of `train`; its `seed` also decides the order of the rows.
     """
+    seed = int(settings.get("seed", 0))
     batches = rows.parallel_batches([split.train for split in splits], batch_size, seed)
     held_out = rows.parallel_batches([split.held_out for split in splits], batch_size, seed + 1)
     result = train(
@@ -105,7 +104,6 @@ def train_members(
         recipe=recipe,
         optimizer=optimizer,
         max_steps=max_epochs * len(batches),
-        seed=seed,
         **settings,
     )
     return TrainedMembers(list(modules), _held_out_logits(modules, splits, rows.x), result)
