@@ -270,19 +270,31 @@ def _more_members(description):
     description["network"]["members"] *= 2_000
 
 
+def _nested(depth):
+    spec = {"name": "mlp", "arguments": {}}
+    for _ in range(depth):
+        spec = {"members": [spec]}
+    return [spec]
+
+
 def _temperature(description):
     description["selection"][0]["temperature"] = "warm"
 
 
 BAD_ENSEMBLES = {
     "no list": (lambda d: d["network"].update(members="many"), r"must have 'members' \(list\); got a str"),
-    "nobody": (lambda d: d["network"].update(members=[]), "A committee of 0 networks does not fit"),
-    "ten thousand": (_more_members, "A committee of 10000 networks does not fit"),
+    "nobody": (lambda d: d["network"].update(members=[]), "An ensemble needs at least one network"),
+    "ten thousand": (_more_members, r"More than \d+ networks do not fit the stored weights"),
     "one too few": (lambda d: d["network"]["members"].pop(), "do not fit the network"),
     "one twice": (lambda d: d["network"]["members"].append(d["network"]["members"][0]), "do not fit the network"),
     "no description": (lambda d: d["network"]["members"].insert(0, 7), "described by its name and arguments"),
-    "committee of committees": (
-        lambda d: d["network"]["members"].insert(0, {"members": [*d["network"]["members"]]}), "must have 'name'"),
+    "ensemble of ensembles": (
+        lambda d: d["network"]["members"].insert(0, {"members": d["network"]["members"][:]}),
+        "do not fit the network"),
+    "many wrappers": (lambda d: d["network"].update(members=_nested(50)), "At most 8 wrappers"),
+    "a wrapper of nothing": (lambda d: d.update(network={"denoised": None}), "described by its name and arguments"),
+    "an unknown wrapper": (lambda d: d.update(network={"nn.Module": {}}), "must have 'name'"),
+    "a hole": (lambda d: d["network"]["members"].append({"own": "Linear"}), r"Pass the function that makes it"),
     "unknown name": (lambda d: d["network"]["members"][0].update(name="os"), "A network must be one of"),
     "unknown encoding": (
         lambda d: d["network"]["members"][0]["arguments"].update(encoding="x"), "encoding must be one of"),
@@ -302,6 +314,15 @@ def test_malformed_committee(tmp_path, good, change, message):
     change(description)
     text = json.dumps(description).encode()
     refused(written(tmp_path / "model", good[-1] | {"model.json": text}), message)
+
+
+@pytest.mark.parametrize("depth", [100, 200, 300, 400, 1000, 100_000])
+def test_wrappers_without_end(tmp_path, good, depth):
+    text = without_end(good[0]["model.json"])
+    start, end = b'{"members": [' * depth, b"]}" * depth
+    hostile = text.replace(b'"network": {', b'"network": ' + start + end + b', "n": {')
+    assert hostile != text
+    refused(written(tmp_path / "model", good[0] | {"model.json": ended(hostile)}, seal=False))
 
 
 @pytest.mark.parametrize("name", ["Calibrator", "LogitCalibrator", "__builtins__", "os", ""])

@@ -17,8 +17,9 @@ import selfcal
 from selfcal import SelfCalibratedClassifier, calibrators, models, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError, UnsealedModelWarning
+from selfcal.models.spec import NETWORKS, maker_of, spec_of
 from selfcal.storage import FORMAT_VERSION, describe, files, load_calibrator, read_extra, save_calibrator
-from selfcal.storage.parts import NETWORKS, as_json, maker_of, named_network, weights_of
+from selfcal.storage.parts import restored_module, weights_of
 from tests import stored_models
 from tests.stored_models import changed
 
@@ -189,10 +190,10 @@ class TestNetworks:
         x = torch.rand(4, 7) if for_table else torch.rand(4, 1, 28, 28)
         module.train()(x)  # moves the running means of batch normalisation
         weights = {key.removeprefix("network."): v for key, v in weights_of(module).items()}
-        stored = json.loads(json.dumps(as_json(models.origin(module)._asdict()) | {"default": False}))
-        again, make = (take(stored, (7, 3), weights) for take in (named_network, maker_of))
+        stored = json.loads(json.dumps(spec_of(module) | {"default": False}))
+        again = restored_module(stored, (7, 3), weights, None)
         assert torch.equal(module.eval()(x), again.eval()(x))
-        assert repr(make(7, 3)) == repr(module)
+        assert repr(maker_of(again)(7, 3)) == repr(module)
 
     @pytest.mark.parametrize("kind", models.FOR_TABLES)
     def test_a_kind_is_known_by_its_name(self, tmp_path, kind):
