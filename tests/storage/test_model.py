@@ -153,6 +153,15 @@ def test_what_only_training_needs_is_absent(tmp_path, method):
     assert not hasattr(SelfCalibratedClassifier.load(folder), "sample_weights_")
 
 
+def test_where_and_how_loudly_a_fit_ran_is_not_stored(tmp_path):
+    model = fitted("standard", checkpoint_dir=tmp_path / "checkpoints", verbose=False)
+    again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+    assert again.checkpoint_dir is None
+    assert again.verbose is None
+    assert model.verbose is False
+    same(model, again)
+
+
 def test_the_same_model_has_the_same_bytes_also_when_saved_again(tmp_path):
     folders = [fitted("isotonic").save(tmp_path / name) for name in "ab"]
     folders.append(SelfCalibratedClassifier.load(folders[0]).save(tmp_path / "c"))

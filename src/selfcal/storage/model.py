@@ -70,7 +70,7 @@ _TRIED: dict[str, tuple[type, ...]] = {
     "planned": (int,),
     "out_of_time": (bool,),
 }
-"""What is stored of every candidate of a race: not how long it took, so that the same model has the same bytes."""
+"""What is stored of every candidate: not how long it took, so that the same model has the same bytes."""
 
 _OF_ONE_RUN = ("verbose", "checkpoint_dir")
 """Settings of one fit on one machine, which are not stored."""
@@ -98,7 +98,8 @@ class Storable(ABC):
     ) -> Path:
         """Write the fitted classifier into a folder, which appears whole or not at all.
 
-        What only training needs is left out: learned weights of rows, the history, a `RandomState`.
+        What only training needs is left out: learned weights of rows, the history, a `RandomState`, and where and how
+        loudly the fit ran (`checkpoint_dir`, `verbose`).
 
         Args:
             path: The folder: new, empty, or with a model, which stays until the new one is whole.
@@ -139,7 +140,7 @@ class Storable(ABC):
             own = spec is None or has_own(spec)
         if own and network is None:
             raise ModelFormatError(
-                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                f"{path} has a network that is not from selfcal.models, whose code is not stored. Pass the "
                 "function that makes it: load(path, network=...)."
             )
         if network is not None and not own:
