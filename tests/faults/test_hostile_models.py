@@ -21,7 +21,7 @@ from selfcal import SelfCalibratedClassifier
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, SelfcalError
 from selfcal.storage import describe, read_extra
-from selfcal.storage.files import MOST_JSON
+from selfcal.storage.files import MAX_JSON_BYTES
 from tests.stored_models import contents, ended, sealed, without_end
 
 X, Y = Blobs(std=1.7).sample(120, seed=0)
@@ -185,7 +185,7 @@ BAD_TENSORS = {
     "length of 2^63": header({}, length=1 << 63),
     "length of zero": header({}, length=0),
     "header of 100 MB": header(b"{" + b" " * 100_000_000 + b"}", b""),
-    "header over our limit": header(b"{" + b" " * MOST_JSON + b"}", b""),
+    "header over our limit": header(b"{" + b" " * MAX_JSON_BYTES + b"}", b""),
     "name twice": header(b"{" + ONE + b"," + ONE + b"}"),
     "overlap": header({"a": tensor([2], [0, 16]), "b": tensor([1], [8, 16])}),
     "out of range": header({"a": tensor([4], [0, 32])}),
@@ -222,7 +222,7 @@ BAD_JSON = {
     "too large a number": lambda text: text.replace(b"0.005", b"1e999"),
     "5000 digits": lambda text: text.replace(b'"steps": ', b'"steps": ' + b"9" * 5000),
     "nested": lambda text: text.replace(b"0.005", b"[" * 100_000 + b"]" * 100_000),
-    "over the limit": lambda text: text + b" " * MOST_JSON,
+    "over the limit": lambda text: text + b" " * MAX_JSON_BYTES,
     "not UTF-8": lambda text: text.replace(b"mlp", b"\xff"),
     "UTF-16": lambda text: text.decode().encode("utf-16"),
     "cut": lambda text: text[:-20],
@@ -236,7 +236,7 @@ BAD_JSON = {
     "setting out of range": lambda text: text.replace(b'"validation_fraction": 0.3', b'"validation_fraction": 3'),
     "classes of text": lambda text: text.replace(b'"dtype": "int64"', b'"dtype": "U999999999"'),
     "a name of a class that is long": lambda text: text.replace(b'"dtype": "int64"', b'"dtype": "str"').replace(
-        b"   0,\n   1,\n   2,\n   3,\n   4\n", b'"a", "b", "c", "d", "' + b"x" * (MOST_JSON - 3000) + b'"\n'
+        b"   0,\n   1,\n   2,\n   3,\n   4\n", b'"a", "b", "c", "d", "' + b"x" * (MAX_JSON_BYTES - 3000) + b'"\n'
     ),
     "a class twice": lambda text: text.replace(b'"values": [\n   0', b'"values": [\n   1'),
     "more classes": lambda text: text.replace(b'"values": [\n   0', b'"values": [\n   9,\n   0'),

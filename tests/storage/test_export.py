@@ -42,7 +42,7 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     model = fitted(method, Y % n_classes, hidden=(16,))
     rows = 1e3 + NEW
     with torch.no_grad():
-        probs = _Pipeline(model, _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
+        probs = _Pipeline(model._state(), _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
 
 

@@ -340,7 +340,7 @@ def test_metrics_and_further_files_are_kept(tmp_path, monkeypatch):
     fitted().save(folder)
     assert read_extra(folder, "report.html") is None
     assert not (folder / "report.html").exists()
-    monkeypatch.setattr(files, "MOST_EXTRA", 2)
+    monkeypatch.setattr(files, "MAX_EXTRA_BYTES", 2)
     with pytest.raises(ConfigError, match=r"report\.html may have at most 2 bytes; it has 6"):
         fitted().save(folder, extras={"report.html": b"<html>"})
     with pytest.raises(ConfigError, match=r"A model may come with .*got '\.\./evil'"):

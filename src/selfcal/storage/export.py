@@ -8,7 +8,7 @@ import logging
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -19,15 +19,14 @@ from selfcal._support.checks import Float
 from selfcal._support.files import write_atomically
 from selfcal.calibrators.formula import Formula, Head
 from selfcal.errors import ConfigError
+from selfcal.storage.model import Storable
 from selfcal.storage.parts import labels
+from selfcal.storage.state import ClassifierState
 from selfcal.tabular.preprocessing import Preprocessor
-
-if TYPE_CHECKING:
-    from selfcal.estimators.classifier import SelfCalibratedClassifier
 
 
 def to_onnx(
-    model: SelfCalibratedClassifier, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
+    model: Storable, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
 ) -> Path:
     """Write a fitted classifier as an ONNX file: scaling of columns, network and calibrator in one graph.
 
@@ -50,9 +49,10 @@ def to_onnx(
         ``onnxruntime.InferenceSession("model.onnx").run(None, {"X": X})``.
     """
     check_is_fitted(model)
-    pipeline: nn.Module = _Pipeline(model, _head(model.calibrator_))
-    metadata: dict[str, object] = {"classes": labels(model.classes_)["values"]}
-    n_inputs = model.n_features_in_
+    state = model._state()
+    pipeline: nn.Module = _Pipeline(state, _head(state.calibrator))
+    metadata: dict[str, object] = {"classes": labels(state.classes)["values"]}
+    n_inputs = state.n_features
     if preprocessor is not None:
         pipeline = nn.Sequential(_Encoder(preprocessor), pipeline)
         metadata["inputs"] = preprocessor.inputs
@@ -106,12 +106,12 @@ class _Pipeline(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, model: SelfCalibratedClassifier, head: Head) -> None:
+    def __init__(self, state: ClassifierState, head: Head) -> None:
         super().__init__()
-        self.network = copy.deepcopy(model.module_).cpu()
+        self.network = copy.deepcopy(state.module).cpu()
         self.head = head
-        self.register_buffer("mean", _OPERATIONS.constant(model._scaling.mean))
-        self.register_buffer("scale", _OPERATIONS.constant(model._scaling.scale))
+        self.register_buffer("mean", _OPERATIONS.constant(state.mean))
+        self.register_buffer("scale", _OPERATIONS.constant(state.scale))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.network(((x - self.mean) / self.scale).float()).double())

@@ -24,7 +24,7 @@ from selfcal.training.problem import forward_in_blocks
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
            "float32", "float64")  # fmt: skip
-MOST_LETTERS = 1 << 26
+MAX_CLASS_LETTERS = 1 << 26
 """Of an array of class names, in which each takes as much room as the longest."""
 
 Network = Callable[[int, int], nn.Module]
@@ -42,8 +42,8 @@ def labels(classes: NDArray[Any]) -> Values:
             f"Classes must be strings, numbers or booleans to be stored; got {values[0]!r} ({classes.dtype}). "
             "Convert the labels before fit."
         )
-    if kind == "str" and classes.nbytes > 4 * MOST_LETTERS:
-        raise ConfigError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
+    if kind == "str" and classes.nbytes > 4 * MAX_CLASS_LETTERS:
+        raise ConfigError(f"The names of the classes are too long: more than {MAX_CLASS_LETTERS:,} letters.")
     return {"dtype": kind, "values": values}
 
 
@@ -57,8 +57,10 @@ def classes_of(stored: Values) -> NDArray[Any]:
         allowed = (float,) if kind.startswith("float") else (int,)
     if any(type(value) not in allowed for value in values) or not len({*values}) == len(values) >= 2:
         raise ModelFormatError(f"There must be two or more different classes of type {kind}.")
-    if kind == "str" and len(values) * max(map(len, values)) > MOST_LETTERS:
-        raise ModelFormatError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
+    if kind == "str" and len(values) * max(map(len, values)) > MAX_CLASS_LETTERS:
+        raise ModelFormatError(
+            f"The names of the classes are too long: more than {MAX_CLASS_LETTERS:,} letters."
+        )
     return np.array(values, dtype=kind if kind != "str" else None)
 
 
