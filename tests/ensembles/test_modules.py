@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 from torch import nn
 
-from selfcal.ensembles.modules import KEPT, EnsembleModule, NoiseCorrected, ParallelNetworks
+from selfcal.ensembles.modules import EnsembleModule, ParallelNetworks
 from selfcal.errors import ConfigError, DataError
-from selfcal.label_noise import transition
 from selfcal.training.problem import members_of
 
 
@@ -104,27 +103,3 @@ class TestCommittee:
     def test_bad_settings(self, settings, error, message):
         with pytest.raises(error, match=message):
             EnsembleModule(**{"members": networks(2), **settings})
-
-
-class TestDenoised:
-    MATRIX = np.linalg.inv([[0.6, 0.4], [0.3, 0.7]])
-
-    def answer(self, logits, power):
-        """What is made of a network that says `logits`."""
-        answering = NoiseCorrected(nn.Identity(), torch.from_numpy(self.MATRIX).float(), power)
-        return answering(torch.tensor(logits, dtype=torch.float32))
-
-    def test_it_is_the_undone_noise_and_a_little_of_the_answer_itself(self):
-        logits = np.random.default_rng(0).normal(size=(20, 2))
-        said = softmax(logits, axis=1)
-        expected = (1 - KEPT) * transition.undone(said, self.MATRIX, 1.7) + KEPT * said
-        np.testing.assert_allclose(self.answer(logits, 1.7).exp(), expected, atol=1e-5)
-
-    @pytest.mark.parametrize("size", [1.0, 1e3, 1e30])
-    def test_no_answer_is_surer_than_the_network_lets_it_be(self, size):
-        """A power of twelve would leave 1e-36 of the other class, or nothing."""
-        logits = np.array([[0.4, -0.4], [-0.1, 0.1]]) * size
-        answer = self.answer(logits, 12.0)
-        assert answer.isfinite().all()
-        least = np.log(KEPT) + log_softmax(logits, axis=1)
-        assert (answer.numpy() >= least - 1e-5 * np.abs(least)).all()

@@ -748,3 +748,42 @@ class TestBadInput:
             DataError, match=r"within ±1e\+18 if standardize=False; row 4, column 1 is 1e\+30"
         ):
             classifier(standardize=False).fit(changed(data[0], 1e30), data[1])
+
+
+@pytest.mark.parametrize("method", ["standard", "isoreg", "histogram"])
+@pytest.mark.filterwarnings("ignore::selfcal.errors.CalibrationWarning")
+def test_one_forward_pass_gives_what_the_three_methods_give(data, method):
+    model = classifier(method).fit(*data)
+    codes, confidence, probs = model.predict_with_confidence(data[0])
+    np.testing.assert_array_equal(model.classes_[codes], model.predict(data[0]))
+    np.testing.assert_array_equal(confidence, model.confidence(data[0]))
+    np.testing.assert_array_equal(probs, model.predict_proba(data[0]))
+
+
+class TestClassNames:
+    NAMES = ("a", "b", "c", "d", "e" * 10_000)
+
+    @pytest.mark.parametrize("method", ["bo4sc", "crossfit"])
+    def test_codes_with_names_are_the_names(self, data, method):
+        X, y = data
+        names = np.array(self.NAMES, dtype=object)
+        coded = classifier(method, hidden=(4,)).fit(X, y, class_names=names)
+        named = classifier(method, hidden=(4,)).fit(X, names[y])
+        np.testing.assert_array_equal(coded.classes_, names)
+        np.testing.assert_array_equal(coded.predict(X), named.predict(X))
+        np.testing.assert_array_equal(coded.predict_proba(X), named.predict_proba(X))
+
+    def test_validation_rows_hold_codes_too(self, data):
+        X, y = data
+        model = classifier().fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:], class_names=self.NAMES)
+        assert set(model.predict(X)) <= set(self.NAMES)
+
+    @pytest.mark.parametrize("names", [["a", "b"], list("abcdef"), list("aabcd"), [["a"]] * 5])
+    def test_names_that_do_not_fit(self, data, names):
+        with pytest.raises(SelfcalError, match="class_names"):
+            classifier().fit(*data, class_names=names)
+
+    def test_labels_that_are_no_codes(self, data):
+        X, y = data
+        with pytest.raises(DataError, match="y must hold each code from 0 to 4"):
+            classifier().fit(X, y + 1, class_names=self.NAMES)

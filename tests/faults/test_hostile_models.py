@@ -21,7 +21,7 @@ from selfcal import SelfCalibratedClassifier
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, SelfcalError
 from selfcal.storage import describe, read_extra
-from selfcal.storage.files import MOST_JSON
+from selfcal.storage.files import MAX_JSON_BYTES
 from tests.stored_models import contents, ended, sealed, without_end
 
 X, Y = Blobs(std=1.7).sample(120, seed=0)
@@ -185,7 +185,7 @@ BAD_TENSORS = {
     "length of 2^63": header({}, length=1 << 63),
     "length of zero": header({}, length=0),
     "header of 100 MB": header(b"{" + b" " * 100_000_000 + b"}", b""),
-    "header over our limit": header(b"{" + b" " * MOST_JSON + b"}", b""),
+    "header over our limit": header(b"{" + b" " * MAX_JSON_BYTES + b"}", b""),
     "name twice": header(b"{" + ONE + b"," + ONE + b"}"),
     "overlap": header({"a": tensor([2], [0, 16]), "b": tensor([1], [8, 16])}),
     "out of range": header({"a": tensor([4], [0, 32])}),
@@ -222,7 +222,7 @@ BAD_JSON = {
     "too large a number": lambda text: text.replace(b"0.005", b"1e999"),
     "5000 digits": lambda text: text.replace(b'"steps": ', b'"steps": ' + b"9" * 5000),
     "nested": lambda text: text.replace(b"0.005", b"[" * 100_000 + b"]" * 100_000),
-    "over the limit": lambda text: text + b" " * MOST_JSON,
+    "over the limit": lambda text: text + b" " * MAX_JSON_BYTES,
     "not UTF-8": lambda text: text.replace(b"mlp", b"\xff"),
     "UTF-16": lambda text: text.decode().encode("utf-16"),
     "cut": lambda text: text[:-20],
@@ -236,7 +236,7 @@ BAD_JSON = {
     "setting out of range": lambda text: text.replace(b'"validation_fraction": 0.3', b'"validation_fraction": 3'),
     "classes of text": lambda text: text.replace(b'"dtype": "int64"', b'"dtype": "U999999999"'),
     "a name of a class that is long": lambda text: text.replace(b'"dtype": "int64"', b'"dtype": "str"').replace(
-        b"   0,\n   1,\n   2,\n   3,\n   4\n", b'"a", "b", "c", "d", "' + b"x" * (MOST_JSON - 3000) + b'"\n'
+        b"   0,\n   1,\n   2,\n   3,\n   4\n", b'"a", "b", "c", "d", "' + b"x" * (MAX_JSON_BYTES - 3000) + b'"\n'
     ),
     "a class twice": lambda text: text.replace(b'"values": [\n   0', b'"values": [\n   1'),
     "more classes": lambda text: text.replace(b'"values": [\n   0', b'"values": [\n   9,\n   0'),
@@ -270,19 +270,31 @@ def _more_members(description):
     description["network"]["members"] *= 2_000
 
 
+def _nested(depth):
+    spec = {"name": "mlp", "arguments": {}}
+    for _ in range(depth):
+        spec = {"members": [spec]}
+    return [spec]
+
+
 def _temperature(description):
     description["selection"][0]["temperature"] = "warm"
 
 
 BAD_ENSEMBLES = {
     "no list": (lambda d: d["network"].update(members="many"), r"must have 'members' \(list\); got a str"),
-    "nobody": (lambda d: d["network"].update(members=[]), "A committee of 0 networks does not fit"),
-    "ten thousand": (_more_members, "A committee of 10000 networks does not fit"),
+    "nobody": (lambda d: d["network"].update(members=[]), "An ensemble needs at least one network"),
+    "ten thousand": (_more_members, r"More than \d+ networks do not fit the stored weights"),
     "one too few": (lambda d: d["network"]["members"].pop(), "do not fit the network"),
     "one twice": (lambda d: d["network"]["members"].append(d["network"]["members"][0]), "do not fit the network"),
     "no description": (lambda d: d["network"]["members"].insert(0, 7), "described by its name and arguments"),
-    "committee of committees": (
-        lambda d: d["network"]["members"].insert(0, {"members": [*d["network"]["members"]]}), "must have 'name'"),
+    "ensemble of ensembles": (
+        lambda d: d["network"]["members"].insert(0, {"members": d["network"]["members"][:]}),
+        "do not fit the network"),
+    "many wrappers": (lambda d: d["network"].update(members=_nested(50)), "At most 8 wrappers"),
+    "a wrapper of nothing": (lambda d: d.update(network={"denoised": None}), "described by its name and arguments"),
+    "an unknown wrapper": (lambda d: d.update(network={"nn.Module": {}}), "must have 'name'"),
+    "a hole": (lambda d: d["network"]["members"].append({"own": "Linear"}), r"Pass the function that makes it"),
     "unknown name": (lambda d: d["network"]["members"][0].update(name="os"), "A network must be one of"),
     "unknown encoding": (
         lambda d: d["network"]["members"][0]["arguments"].update(encoding="x"), "encoding must be one of"),
@@ -302,6 +314,15 @@ def test_malformed_committee(tmp_path, good, change, message):
     change(description)
     text = json.dumps(description).encode()
     refused(written(tmp_path / "model", good[-1] | {"model.json": text}), message)
+
+
+@pytest.mark.parametrize("depth", [100, 200, 300, 400, 1000, 100_000])
+def test_wrappers_without_end(tmp_path, good, depth):
+    text = without_end(good[0]["model.json"])
+    start, end = b'{"members": [' * depth, b"]}" * depth
+    hostile = text.replace(b'"network": {', b'"network": ' + start + end + b', "n": {')
+    assert hostile != text
+    refused(written(tmp_path / "model", good[0] | {"model.json": ended(hostile)}, seal=False))
 
 
 @pytest.mark.parametrize("name", ["Calibrator", "LogitCalibrator", "__builtins__", "os", ""])

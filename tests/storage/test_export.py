@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from selfcal import SelfCalibratedClassifier, recipes
+from selfcal import SelfCalibratedClassifier, calibrators, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError
-from selfcal.storage.export import _Encoder, _head, _Pipeline, to_onnx
+from selfcal.storage.export import _Encoder, _formulas, _head, _Pipeline, to_onnx
 from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.preprocessing import Preprocessor
 
@@ -42,7 +42,7 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     model = fitted(method, Y % n_classes, hidden=(16,))
     rows = 1e3 + NEW
     with torch.no_grad():
-        probs = _Pipeline(model, _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
+        probs = _Pipeline(model._state(), _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
 
 
@@ -53,10 +53,37 @@ def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     model = fitted(method)
     model.calibrator_.is_identity_ = False
     with pytest.raises(
-        ConfigError, match=r"one of TemperatureScaling, .*BetaCalibration to be written as ONNX"
+        ConfigError, match=r"one of AttendedTemperatureScaling, .*VectorScaling to be written as ONNX"
     ):
         to_onnx(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_every_calibrator_is_a_formula_or_known_to_be_none():
+    """A new calibrator either says its formula or is listed here."""
+    steps_and_fields = {
+        "BBQ",
+        "FieldAwareCalibration",
+        "HistogramBinning",
+        "IsotonicCalibration",
+        "IsotonicConfidence",
+        "PolynomialCalibration",
+        "ScalingBinning",
+    }
+    formulas = {kind.__name__ for kind in _formulas()}
+    assert not formulas & steps_and_fields
+    assert formulas | steps_and_fields == {*calibrators.__all__}
+    methods = [recipes.named(name).calibrator for name in (*FORMULAS, "attended_temperature")]
+    assert formulas == {type(calibrator).__name__ for calibrator in methods if calibrator is not None}
+
+
+def test_a_class_that_derives_from_a_formula_is_none(tmp_path):
+    class Twice(calibrators.TemperatureScaling):
+        def _map(self, z):
+            return super()._map(2 * z)
+
+    with pytest.raises(ConfigError, match="to be written as ONNX; got Twice"):
+        to_onnx(fitted(recipes.post_hoc(Twice())), tmp_path / "model.onnx")
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):

@@ -17,8 +17,9 @@ import selfcal
 from selfcal import SelfCalibratedClassifier, calibrators, models, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError, UnsealedModelWarning
+from selfcal.models.spec import NETWORKS, maker_of, spec_of
 from selfcal.storage import FORMAT_VERSION, describe, files, load_calibrator, read_extra, save_calibrator
-from selfcal.storage.parts import NETWORKS, as_json, maker_of, named_network, weights_of
+from selfcal.storage.parts import restored_module, weights_of
 from tests import stored_models
 from tests.stored_models import changed
 
@@ -152,6 +153,15 @@ def test_what_only_training_needs_is_absent(tmp_path, method):
     assert not hasattr(SelfCalibratedClassifier.load(folder), "sample_weights_")
 
 
+def test_where_and_how_loudly_a_fit_ran_is_not_stored(tmp_path):
+    model = fitted("standard", checkpoint_dir=tmp_path / "checkpoints", verbose=False)
+    again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+    assert again.checkpoint_dir is None
+    assert again.verbose is None
+    assert model.verbose is False
+    same(model, again)
+
+
 def test_the_same_model_has_the_same_bytes_also_when_saved_again(tmp_path):
     folders = [fitted("isotonic").save(tmp_path / name) for name in "ab"]
     folders.append(SelfCalibratedClassifier.load(folders[0]).save(tmp_path / "c"))
@@ -189,10 +199,10 @@ class TestNetworks:
         x = torch.rand(4, 7) if for_table else torch.rand(4, 1, 28, 28)
         module.train()(x)  # moves the running means of batch normalisation
         weights = {key.removeprefix("network."): v for key, v in weights_of(module).items()}
-        stored = json.loads(json.dumps(as_json(models.origin(module)._asdict()) | {"default": False}))
-        again, make = (take(stored, (7, 3), weights) for take in (named_network, maker_of))
+        stored = json.loads(json.dumps(spec_of(module) | {"default": False}))
+        again = restored_module(stored, (7, 3), weights, None)
         assert torch.equal(module.eval()(x), again.eval()(x))
-        assert repr(make(7, 3)) == repr(module)
+        assert repr(maker_of(again)(7, 3)) == repr(module)
 
     @pytest.mark.parametrize("kind", models.FOR_TABLES)
     def test_a_kind_is_known_by_its_name(self, tmp_path, kind):
@@ -330,7 +340,7 @@ def test_metrics_and_further_files_are_kept(tmp_path, monkeypatch):
     fitted().save(folder)
     assert read_extra(folder, "report.html") is None
     assert not (folder / "report.html").exists()
-    monkeypatch.setattr(files, "MOST_EXTRA", 2)
+    monkeypatch.setattr(files, "MAX_EXTRA_BYTES", 2)
     with pytest.raises(ConfigError, match=r"report\.html may have at most 2 bytes; it has 6"):
         fitted().save(folder, extras={"report.html": b"<html>"})
     with pytest.raises(ConfigError, match=r"A model may come with .*got '\.\./evil'"):

@@ -39,6 +39,10 @@ class OneVsRest(LogitCalibrator):
             self._fit_binary(scores[:, c].copy(), codes == c, weight) for c in range(first, z.shape[1])
         )
 
+    def _of_curves(self, name: str) -> Float:
+        """A parameter of all curves, for members whose curves have some."""
+        return np.array([getattr(curve, name) for curve in self.curves_], dtype=np.float64)
+
     def _map(self, z: Float) -> Float:
         scores = log_odds(z)
         if len(self.curves_) == 1:

@@ -10,6 +10,7 @@ from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
 from selfcal.calibrators._one_vs_rest import log_odds
+from selfcal.calibrators.formula import Head, Operations
 from selfcal.calibrators.temperature import tempered
 
 PILOT_ROWS = 4096
@@ -76,6 +77,10 @@ class AttendedTemperatureScaling(LogitCalibrator):
 
     def _map(self, z: Float) -> Float:
         return tempered(z, self.temperature_)
+
+    def formula(self, ops: Operations) -> Head:
+        """``softmax(z / T)``."""
+        return lambda z: ops.softmax(z / self.temperature_)
 
 
 def _valley(z: Float, codes: Int, weight: Float, thresholds: tuple[float, ...]) -> tuple[float, float]:

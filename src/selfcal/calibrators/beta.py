@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from selfcal._support import checks
 from selfcal._support.checks import Float
 from selfcal.calibrators._logistic import logistic_fit
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
+from selfcal.calibrators.formula import Head, Operations
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,17 @@ class BetaCalibration(OneVsRest):
         a, b = (found[0], found[0]) if self.parameters == "am" else found[:2]
         c = (a - b) * np.log(2) if self.parameters == "ab" else found[-1]
         return BetaCurve(float(a), float(b), float(c))
+
+    def formula(self, ops: Operations) -> Head:
+        """``expit(a * log(p) - b * log(1 - p) + c)``, the rows scaled to sum one."""
+        a, b, c = (ops.constant(self._of_curves(name)) for name in "abc")
+
+        def head(z: Any) -> Any:
+            odds = ops.log_odds(z)
+            log_p, against = -ops.softplus(-odds), ops.softplus(odds)
+            return ops.one_vs_rest(ops.sigmoid(a * log_p + b * against + c))
+
+        return head
 
 
 def _columns(log_odds: Float) -> tuple[Float, Float]:

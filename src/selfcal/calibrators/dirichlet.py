@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from selfcal._support.checks import Float
+from selfcal.calibrators.formula import Head, Operations
 from selfcal.calibrators.matrix import RegularisedMatrix
 
 
@@ -38,3 +39,8 @@ class DirichletCalibration(RegularisedMatrix):
     def _features(self, z: Float) -> Float:
         below = z - z.max(axis=1, keepdims=True)
         return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+
+    def formula(self, ops: Operations) -> Head:
+        """``softmax(log_softmax(z) @ W + b)``."""
+        matrix, bias = ops.constant(self.parameters_[:-1]), ops.constant(self.parameters_[-1])
+        return lambda z: ops.softmax(ops.log_softmax(z) @ matrix + bias)

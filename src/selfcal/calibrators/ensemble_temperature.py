@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 
 from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
+from selfcal.calibrators.formula import Head, Operations
 from selfcal.calibrators.temperature import TemperatureScaling
 
 
@@ -46,6 +47,12 @@ class EnsembleTemperatureScaling(LogitCalibrator):
 
     def _map(self, z: Float) -> Float:
         return sum(w * part for w, part in zip(self.weights_, self._parts(z), strict=True))
+
+    def formula(self, ops: Operations) -> Head:
+        """``w1 * softmax(z / T) + w2 * softmax(z) + w3 / k``."""
+        scaled, own, even = self.weights_.tolist()
+        temperature, uniform = self.scaling_.temperature_, even / self.n_classes_
+        return lambda z: scaled * ops.softmax(z / temperature) + own * ops.softmax(z) + uniform
 
     def _parts(self, z: Float) -> tuple[Float, Float, Float]:
         return self.scaling_.predict_proba(z), softmax(z), np.full(z.shape, 1 / z.shape[1])

@@ -7,6 +7,7 @@ import numpy as np
 from selfcal._support import checks
 from selfcal._support.checks import Float
 from selfcal.calibrators._multinomial import Full, LinearLogits
+from selfcal.calibrators.formula import Head, Operations
 
 
 class RegularisedMatrix(LinearLogits):
@@ -59,3 +60,8 @@ class MatrixScaling(RegularisedMatrix):
 
     def _features(self, z: Float) -> Float:
         return z
+
+    def formula(self, ops: Operations) -> Head:
+        """``softmax(z @ W + b)``."""
+        matrix, bias = ops.constant(self.parameters_[:-1]), ops.constant(self.parameters_[-1])
+        return lambda z: ops.softmax(z @ matrix + bias)

@@ -11,6 +11,7 @@ from scipy.special import expit
 from selfcal._support.checks import Float
 from selfcal.calibrators._logistic import logistic_fit
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
+from selfcal.calibrators.formula import Head, Operations
 
 
 @dataclass(frozen=True)
@@ -54,3 +55,8 @@ class PlattScaling(OneVsRest):
         features = np.column_stack([log_odds, np.ones(len(log_odds))])
         slope, intercept = logistic_fit(features, target, weight)[0]
         return Sigmoid(float(slope), float(intercept))
+
+    def formula(self, ops: Operations) -> Head:
+        """``expit(a * s + b)`` of the log odds s, the rows scaled to sum one."""
+        slope, intercept = (ops.constant(self._of_curves(name)) for name in ("slope", "intercept"))
+        return lambda z: ops.one_vs_rest(ops.sigmoid(slope * ops.log_odds(z) + intercept))

@@ -9,6 +9,7 @@ import numpy as np
 from selfcal._support.binning import row_blocks
 from selfcal._support.checks import Float, Int
 from selfcal.calibrators._base import LogitCalibrator, softmax
+from selfcal.calibrators.formula import Head, Operations
 from selfcal.errors import CalibrationWarning
 
 BOUND = np.log(1e3)
@@ -62,6 +63,10 @@ class TemperatureScaling(LogitCalibrator):
 
     def _map(self, z: Float) -> Float:
         return tempered(z, self.temperature_)
+
+    def formula(self, ops: Operations) -> Head:
+        """``softmax(z / T)``."""
+        return lambda z: ops.softmax(z / self.temperature_)
 
 
 def tempered(z: Float, temperature: float) -> Float:

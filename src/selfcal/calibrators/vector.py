@@ -7,6 +7,7 @@ import numpy as np
 from selfcal._support import checks
 from selfcal._support.checks import Float
 from selfcal.calibrators._multinomial import Diagonal, LinearLogits
+from selfcal.calibrators.formula import Head, Operations
 
 
 class VectorScaling(LinearLogits):
@@ -45,3 +46,8 @@ class VectorScaling(LinearLogits):
 
     def _features(self, z: Float) -> Float:
         return z
+
+    def formula(self, ops: Operations) -> Head:
+        """``softmax(w * z + b)``."""
+        factor, bias = ops.constant(self.parameters_)
+        return lambda z: ops.softmax(z * factor + bias)

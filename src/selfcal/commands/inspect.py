@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -28,6 +28,7 @@ def inspect(
     """
     from selfcal._support.checks import shorten
     from selfcal.commands._scores import scores_text, verdict_text
+    from selfcal.models.spec import summary_of
     from selfcal.storage.files import read
     from selfcal.workflows.table_model import TableModel, tried
 
@@ -51,7 +52,7 @@ def inspect(
         "target": shorten(loaded.schema.target or ""),
         "classes": f"{len(loaded.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
-        "network": f"{loaded.classifier.n_features_in_} numbers in, {_layers(description['network'])}",
+        "network": f"{loaded.classifier.n_features_in_} numbers in, {summary_of(loaded.classifier.module_)}",
         **tried(loaded.classifier),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
         "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
@@ -71,11 +72,3 @@ def inspect(
     if loaded.notes:
         say()
         say("\n".join(f"note: {text}" for text in loaded.notes))
-
-
-def _layers(network: dict[str, Any]) -> str:
-    if "denoised" in network:
-        return f"{_layers(network['denoised'])}, corrected for wrong labels"
-    if "members" in network:
-        return f"{len(network['members'])} networks that answer together"
-    return f"hidden layers {network['arguments'].get('hidden')}"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._support.checks import in_range, same_length
-from selfcal.errors import ConfigError
-from selfcal.label_noise.transition import SOFT
-
-KEPT = 0.03
-"""The share of a network's own answer beside the one that was cleared of noise, which can be sure and wrong."""
+from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.models.spec import Builder, Spec, Wrapper, spec_of
 
 
 class ParallelNetworks(nn.Module):
@@ -54,7 +52,7 @@ class ParallelNetworks(nn.Module):
         return torch.cat([member(share) for member, share in zip(self.members, shares, strict=True)])
 
 
-class EnsembleModule(nn.Module):
+class EnsembleModule(Wrapper, key="members"):
     """Networks that answer together: the logarithm of the weighted mean of their probabilities.
 
     With z_k the logits of network k, its weight w_k and its temperature T_k, the answer is
@@ -91,7 +89,7 @@ class EnsembleModule(nn.Module):
     ) -> None:
         super().__init__()
         if not members:
-            raise ConfigError("A committee needs at least one network; got none.")
+            raise ConfigError("An ensemble needs at least one network; got none.")
         weights = [1.0] * len(members) if weights is None else weights
         temperatures = [1.0] * len(members) if temperatures is None else temperatures
         same_length(members=members, weights=weights, temperatures=temperatures)
@@ -115,41 +113,17 @@ class EnsembleModule(nn.Module):
         ]
         return torch.stack(votes).logsumexp(dim=0) / self.temperature
 
+    def spec(self) -> list[Spec]:
+        """The spec of each member."""
+        return [spec_of(member) for member in self.members]
 
-class NoiseCorrected(nn.Module):
-    """What a network says about the true class, after it was taught by labels of which some were wrong.
+    @classmethod
+    def from_spec(cls, value: Any, build: Builder) -> Self:
+        """Members by their specs; weights and temperatures are buffers."""
+        if not isinstance(value, list):
+            raise ModelFormatError(f"An ensemble must have 'members' (list); got a {type(value).__name__}.")
+        return cls([build(member) for member in value])
 
-    With p its probabilities, the answer is nearly ``softmax(β log (p M)₊)``: the matrix M takes the noise out of them
-    and the power β sharpens what is left; what is not positive becomes a little so. A little of p itself is kept.
-
-    Args:
-        network: The network.
-        matrix: M; by default it changes nothing.
-        power: β.
-        n_classes: How many classes, if there is no matrix.
-
-    Example:
-        >>> network = torch.nn.Linear(1, 2)
-        >>> _ = network.load_state_dict({"weight": torch.zeros(2, 1), "bias": torch.tensor([0.7, 0.3]).log()})
-        >>> matrix = torch.tensor([[0.7, 0.3], [0.3, 0.7]]).inverse()
-        >>> NoiseCorrected(network, matrix)(torch.ones(1, 1)).softmax(dim=1).round(decimals=2)
-        tensor([[0.9900, 0.0100]], grad_fn=<RoundBackward1>)
-    """
-
-    matrix: Tensor
-    power: Tensor
-
-    def __init__(
-        self, network: nn.Module, matrix: Tensor | None = None, power: float = 1.0, *, n_classes: int = 2
-    ) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("matrix", torch.eye(n_classes) if matrix is None else matrix)
-        self.register_buffer("power", torch.tensor(power))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The logits of the true class."""
-        said = F.log_softmax(self.network(x), dim=1)
-        shares = said.exp() @ self.matrix
-        logs = self.power * ((shares + (shares.square() + 4 * SOFT**2).sqrt()) / 2).log()
-        return torch.logaddexp(said + math.log(KEPT), F.log_softmax(logs, dim=1) + math.log1p(-KEPT))
+    def summary(self) -> str:
+        """How many networks there are."""
+        return f"{len(self.members)} networks that answer together"

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal.ensembles import Ensemble
 from selfcal.ensembles.fit import fit_ensemble
-from selfcal.ensembles.modules import NoiseCorrected
 from selfcal.ensembles.selection import time_budget_note
 from selfcal.ensembles.training import Rows
-from selfcal.errors import ConfigError, DataError, TimeBudgetWarning
+from selfcal.errors import ConfigError, TimeBudgetWarning
+from selfcal.estimators.fitted import FittedClassifier
 from selfcal.estimators.inputs import (
     Validation,
     class_codes,
@@ -29,19 +27,18 @@ from selfcal.estimators.inputs import (
     feature_table,
     fingerprint,
     labels,
+    named_classes,
     row_groups,
     validation_rows,
 )
-from selfcal.estimators.scaling import MAX_SCALED, Scaling
-from selfcal.estimators.settings import ClassifierSettings
+from selfcal.estimators.scaling import Scaling
 from selfcal.estimators.splits import Parts, hold_out, with_validation
 from selfcal.label_noise.audit import SMALLEST, LabelAudit, audit_labels
+from selfcal.label_noise.corrected import NoiseCorrected
 from selfcal.label_noise.transition import undoing
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
-from selfcal.storage import Storable
 from selfcal.training.engine import TrainingResult, train
-from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
 
 RATE = 0.005
@@ -56,7 +53,7 @@ class _Labelled(NamedTuple):
     groups: ArrayLike | None
 
 
-class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
+class SelfCalibratedClassifier(FittedClassifier):
     """A neural-network classifier, trained by a named method so that its confidence can be trusted.
 
     A method for one network splits the rows into disjoint parts: for training, for the outer level (if the method has
@@ -130,6 +127,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         y_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         groups_val: ArrayLike | None = None,
+        class_names: ArrayLike | None = None,
     ) -> Self:
         """Train on a table and its labels.
 
@@ -144,6 +142,7 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
                 they are on one side of every split. By default copies of a row are, with a warning; see
                 `selfcal.tabular.copies.find_copies`.
             groups_val: The same for `X_val`.
+            class_names: The label of each class, if `y` and `y_val` hold codes 0, 1, ... of them, all of which occur.
         """
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
@@ -151,12 +150,13 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.recipe_ = self._recipe()
         seed = self._seed()
         table = feature_table(self, X, reset=True)
-        self.classes_, codes = class_codes(labels(y, len(table)))
+        given, codes = class_codes(labels(y, len(table)))
+        self.classes_ = given if class_names is None else named_classes(given, class_names)
         weight = checks.sample_weights(sample_weight, len(table))
         if weight is not None:
             weight = weight / weight.max()  # no sum of weights overflows, and only their ratios matter
         rows = counted_rows(codes, weight)
-        validation = validation_rows(self, self.classes_, X_val, y_val, groups_val)
+        validation = validation_rows(self, given, X_val, y_val, groups_val)
         if validation is not None:
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
@@ -243,45 +243,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.batch_reduced_ = len(result.history.reduction_step)
         self.outer_params_ = {name: v.detach().cpu().numpy() for name, v in result.outer_params.items()}
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_n_rows")
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The chosen class of each row."""
-        logits = self.logits(X)
-        chosen = logits.argmax(axis=1) if self.calibrator_ is None else self.calibrator_.predict(logits)
-        classes: NDArray[Any] = self.classes_
-        return classes[chosen]
-
-    def predict_proba(self, X: ArrayLike) -> Float:
-        """The probability of each class."""
-        logits = self.logits(X)
-        if self.calibrator_ is not None:
-            return self.calibrator_.predict_proba(logits)
-        probs: Float = softmax(logits, axis=1)
-        return probs
-
-    def confidence(self, X: ArrayLike) -> Float:
-        """The probability that the class chosen by `predict` is right."""
-        logits = self.logits(X)
-        if self.calibrator_ is not None:
-            return self.calibrator_.confidence(logits)
-        confidence: Float = softmax(logits, axis=1).max(axis=1)
-        return confidence
-
-    def logits(self, X: ArrayLike) -> Float:
-        """The network's raw scores, before any calibration, of shape (rows, classes)."""
-        check_is_fitted(self)
-        x = self._tensor(feature_table(self, X, reset=False))
-        logits: Float = forward_in_blocks(self.module_, x).double().numpy()
-        wrong = ~np.isfinite(logits).all(axis=1)
-        if wrong.any():
-            raise DataError(
-                f"The network gives no finite scores for row {int(np.argmax(wrong))} of X ({int(wrong.sum())} such "
-                "rows). Look for extreme values in it."
-            )
-        return logits
-
     @property
     def sample_weights_(self) -> Float:
         """The learned weight of each row of `X` given to `fit`; NaN for held-out rows and rows of weight zero."""
@@ -341,15 +302,6 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
         self._scaling = Scaling.of(table, weight) if self.standardize else Scaling.none(table.shape[1])
-
-    def _set_scaling(self, mean: Float, scale: Float) -> None:
-        self._scaling = Scaling(mean, scale)
-
-    def _tensor(self, table: Float, name: str = "X") -> Tensor:
-        limit = f"within {MAX_SCALED:g} standard deviations of the training data"
-        if not self.standardize:
-            limit = f"within ±{MAX_SCALED:g} if standardize=False"
-        return self._scaling.tensor(table, self, limit=limit, name=name)
 
     def _train(self, recipe: Recipe, data: Rows, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))

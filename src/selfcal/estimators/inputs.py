@@ -151,6 +151,19 @@ def row_groups(estimator: BaseEstimator, table: Float, rows: Int, groups: ArrayL
     return numbers
 
 
+def named_classes(codes: NDArray[Any], names: ArrayLike) -> NDArray[Any]:
+    """The label of each class, where the classes found in the labels are codes."""
+    classes = np.asarray(names)
+    if classes.ndim != 1 or len({*classes.tolist()}) != classes.size:
+        raise ConfigError("class_names must be a list of different labels, one for each class.")
+    if not np.array_equal(codes, np.arange(len(classes))):
+        raise DataError(
+            f"y must hold each code from 0 to {len(classes) - 1}, since class_names has {len(classes)} labels; it "
+            f"holds {len(codes)} different values. Leave class_names out if y holds the labels themselves."
+        )
+    return classes
+
+
 class Validation(NamedTuple):
     """Validation rows with their label codes and groups."""
 

@@ -47,4 +47,10 @@ def remembered(make: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
         vars(module)["_made_by"] = made, call.arguments
         return module
 
+    vars(made)["_remembered"] = True
     return made
+
+
+def is_remembered(function: object) -> bool:
+    """Whether the networks that a function makes know their origin."""
+    return getattr(function, "_remembered", False) is True

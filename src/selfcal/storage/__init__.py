@@ -8,5 +8,14 @@ from selfcal.storage.model import (
     read_extra,
     save_calibrator,
 )
+from selfcal.storage.state import ClassifierState
 
-__all__ = ["FORMAT_VERSION", "Storable", "describe", "load_calibrator", "read_extra", "save_calibrator"]
+__all__ = [
+    "FORMAT_VERSION",
+    "ClassifierState",
+    "Storable",
+    "describe",
+    "load_calibrator",
+    "read_extra",
+    "save_calibrator",
+]

@@ -7,39 +7,26 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from selfcal import calibrators
 from selfcal._support.checks import Float
 from selfcal._support.files import write_atomically
-from selfcal.calibrators import (
-    AttendedTemperatureScaling,
-    BetaCalibration,
-    DirichletCalibration,
-    EnsembleTemperatureScaling,
-    MatrixScaling,
-    PlattScaling,
-    TemperatureScaling,
-    VectorScaling,
-)
+from selfcal.calibrators.formula import Formula, Head
 from selfcal.errors import ConfigError
+from selfcal.storage.model import Storable
 from selfcal.storage.parts import labels
+from selfcal.storage.state import ClassifierState
 from selfcal.tabular.preprocessing import Preprocessor
-
-if TYPE_CHECKING:
-    from selfcal.estimators.classifier import SelfCalibratedClassifier
-
-Head = Callable[[Tensor], Tensor]
-"""From logits to probabilities."""
 
 
 def to_onnx(
-    model: SelfCalibratedClassifier, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
+    model: Storable, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
 ) -> Path:
     """Write a fitted classifier as an ONNX file: scaling of columns, network and calibrator in one graph.
 
@@ -50,7 +37,7 @@ def to_onnx(
 
     Args:
         model: A fitted classifier without a calibrator, or with one that is a formula: temperature, vector, matrix
-            scaling and the like. Those made of steps or of a field are told apart with an error.
+            scaling and the like. Others, made of steps or of a field, are refused.
         path: The file.
         preprocessor: The fitted preprocessor before the classifier, if it was trained on a table.
 
@@ -62,9 +49,10 @@ def to_onnx(
         ``onnxruntime.InferenceSession("model.onnx").run(None, {"X": X})``.
     """
     check_is_fitted(model)
-    pipeline: nn.Module = _Pipeline(model, _head(model.calibrator_))
-    metadata: dict[str, object] = {"classes": labels(model.classes_)["values"]}
-    n_inputs = model.n_features_in_
+    state = model._state()
+    pipeline: nn.Module = _Pipeline(state, _head(state.calibrator))
+    metadata: dict[str, object] = {"classes": labels(state.classes)["values"]}
+    n_inputs = state.n_features
     if preprocessor is not None:
         pipeline = nn.Sequential(_Encoder(preprocessor), pipeline)
         metadata["inputs"] = preprocessor.inputs
@@ -90,9 +78,9 @@ class _Encoder(nn.Module):
         self.infinite_is_missing = preprocessor.schema.nonfinite == "impute"
         if self.n_numbers:
             scaling = steps["numbers"].named_steps
-            self.register_buffer("largest", _constant(scaling["scale"].scale_))
-            self.register_buffer("mean", _constant(scaling["standardize"].mean_))
-            self.register_buffer("scale", _constant(scaling["standardize"].scale_))
+            self.register_buffer("largest", _OPERATIONS.constant(scaling["scale"].scale_))
+            self.register_buffer("mean", _OPERATIONS.constant(scaling["standardize"].mean_))
+            self.register_buffer("scale", _OPERATIONS.constant(scaling["standardize"].scale_))
             self.marked: list[int] = steps["missing"].features_.tolist()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -118,12 +106,12 @@ class _Pipeline(nn.Module):
     mean: Tensor
     scale: Tensor
 
-    def __init__(self, model: SelfCalibratedClassifier, head: Head) -> None:
+    def __init__(self, state: ClassifierState, head: Head) -> None:
         super().__init__()
-        self.network = copy.deepcopy(model.module_).cpu()
+        self.network = copy.deepcopy(state.module).cpu()
         self.head = head
-        self.register_buffer("mean", _constant(model._scaling.mean))
-        self.register_buffer("scale", _constant(model._scaling.scale))
+        self.register_buffer("mean", _OPERATIONS.constant(state.mean))
+        self.register_buffer("scale", _OPERATIONS.constant(state.scale))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.network(((x - self.mean) / self.scale).float()).double())
@@ -158,96 +146,51 @@ def _exported(pipeline: nn.Module, n_features: int) -> Any:
 
 def _head(calibrator: Any) -> Head:
     if calibrator is None or calibrator.is_identity_:
-        return _softmax
-    make = _HEADS.get(type(calibrator))
-    if make is None:
-        known = ", ".join(kind.__name__ for kind in _HEADS)
+        return _OPERATIONS.softmax
+    # the type itself: a class that derives from one of them may have changed the map and not the formula
+    if type(calibrator) not in _formulas():
+        known = ", ".join(kind.__name__ for kind in _formulas())
         raise ConfigError(
             f"The calibrator must be one of {known} to be written as ONNX; got {type(calibrator).__name__}. Train "
             "with a method that has one of them or none, such as temperature or bo4sc."
         )
-    return make(calibrator)
+    return cast(Formula, calibrator).formula(_OPERATIONS)
 
 
-def _softmax(z: Tensor) -> Tensor:
-    return torch.softmax(z, dim=1)
+def _formulas() -> list[type]:
+    """The calibrators that are a formula."""
+    kinds: list[type] = [getattr(calibrators, name) for name in calibrators.__all__]
+    return [kind for kind in kinds if issubclass(kind, Formula)]
 
 
-def _temperature(calibrator: TemperatureScaling | AttendedTemperatureScaling) -> Head:
-    return lambda z: _softmax(z / calibrator.temperature_)
+class _TorchOperations:
+    """The operations of formulas in torch, of parts that onnxruntime has for float64."""
+
+    def constant(self, values: Float) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64)
+
+    def softmax(self, z: Tensor) -> Tensor:
+        return torch.softmax(z, dim=1)
+
+    def log_softmax(self, z: Tensor) -> Tensor:
+        return torch.log_softmax(z, dim=1)
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+    def softplus(self, x: Tensor) -> Tensor:
+        return torch.relu(x) + torch.log(1 + torch.exp(-torch.abs(x)))
+
+    def log_odds(self, z: Tensor) -> Tensor:
+        if z.shape[1] == 2:
+            return z[:, 1:] - z[:, :1]
+        hidden = torch.diag(torch.full((z.shape[1],), -1e30, dtype=z.dtype))
+        return z - torch.logsumexp(z[:, None, :] + hidden, dim=2)
+
+    def one_vs_rest(self, values: Tensor) -> Tensor:
+        if values.shape[1] == 1:
+            return torch.cat([1 - values, values], dim=1)
+        return values / values.sum(dim=1, keepdim=True)
 
 
-def _mixture(calibrator: EnsembleTemperatureScaling) -> Head:
-    scaled, own, even = calibrator.weights_.tolist()
-    temperature = calibrator.scaling_.temperature_
-    return lambda z: scaled * _softmax(z / temperature) + own * _softmax(z) + even / calibrator.n_classes_
-
-
-def _vector(calibrator: VectorScaling) -> Head:
-    factor, bias = _constant(calibrator.parameters_)
-    return lambda z: _softmax(z * factor + bias)
-
-
-def _matrix(calibrator: MatrixScaling) -> Head:
-    matrix, bias = _constant(calibrator.parameters_[:-1]), _constant(calibrator.parameters_[-1])
-    return lambda z: _softmax(z @ matrix + bias)
-
-
-def _dirichlet(calibrator: DirichletCalibration) -> Head:
-    matrix, bias = _constant(calibrator.parameters_[:-1]), _constant(calibrator.parameters_[-1])
-    return lambda z: _softmax(torch.log_softmax(z, dim=1) @ matrix + bias)
-
-
-def _platt(calibrator: PlattScaling) -> Head:
-    slope, intercept = _columns(calibrator, "slope"), _columns(calibrator, "intercept")
-    return lambda z: _one_against_rest(torch.sigmoid(slope * _log_odds(z) + intercept))
-
-
-def _beta(calibrator: BetaCalibration) -> Head:
-    a, b, c = (_columns(calibrator, name) for name in "abc")
-
-    def head(z: Tensor) -> Tensor:
-        odds = _log_odds(z)
-        log_p, against = -_softplus(-odds), _softplus(odds)
-        return _one_against_rest(torch.sigmoid(a * log_p + b * against + c))
-
-    return head
-
-
-def _softplus(x: Tensor) -> Tensor:
-    """``log(1 + exp(x))`` of parts that onnxruntime has for float64."""
-    return torch.relu(x) + torch.log(1 + torch.exp(-torch.abs(x)))
-
-
-def _log_odds(z: Tensor) -> Tensor:
-    """Each logit less the logsumexp of the others; of two classes, those of the second alone."""
-    if z.shape[1] == 2:
-        return z[:, 1:] - z[:, :1]
-    hidden = torch.diag(torch.full((z.shape[1],), -1e30, dtype=z.dtype))
-    return z - torch.logsumexp(z[:, None, :] + hidden, dim=2)
-
-
-def _one_against_rest(values: Tensor) -> Tensor:
-    if values.shape[1] == 1:
-        return torch.cat([1 - values, values], dim=1)
-    return values / values.sum(dim=1, keepdim=True)
-
-
-def _columns(calibrator: PlattScaling | BetaCalibration, name: str) -> Tensor:
-    return torch.tensor([getattr(curve, name) for curve in calibrator.curves_], dtype=torch.float64)
-
-
-def _constant(values: Float) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64)
-
-
-_HEADS: dict[type, Callable[[Any], Head]] = {
-    TemperatureScaling: _temperature,
-    AttendedTemperatureScaling: _temperature,
-    EnsembleTemperatureScaling: _mixture,
-    VectorScaling: _vector,
-    MatrixScaling: _matrix,
-    DirichletCalibration: _dirichlet,
-    PlattScaling: _platt,
-    BetaCalibration: _beta,
-}
+_OPERATIONS = _TorchOperations()

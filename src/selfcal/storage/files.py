@@ -29,9 +29,9 @@ FORMAT_VERSION = 2
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 EXTRAS = ("preprocessor.skops", "report.html", "model_card.md")
 """What else may lie in the folder."""
-MOST_JSON = 1 << 25
+MAX_JSON_BYTES = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""
-MOST_EXTRA = 1 << 28
+MAX_EXTRA_BYTES = 1 << 28
 """Bytes of each further file."""
 SEAL = "sha256"
 """The last field of `model.json`."""
@@ -57,9 +57,9 @@ def write(path: AnyPath, description: dict[str, Any], tensors: Tensors, extras: 
     """Write the folder; the hashes are added to the description."""
     if unknown := [name for name in extras if name not in EXTRAS]:
         raise ConfigError(f"A model may come with {', '.join(EXTRAS)}; got {shorten(unknown[0])!r}.")
-    if large := [name for name, data in extras.items() if len(data) > MOST_EXTRA]:
+    if large := [name for name, data in extras.items() if len(data) > MAX_EXTRA_BYTES]:
         raise ConfigError(
-            f"{large[0]} may have at most {MOST_EXTRA:,} bytes; it has {len(extras[large[0]]):,}."
+            f"{large[0]} may have at most {MAX_EXTRA_BYTES:,} bytes; it has {len(extras[large[0]]):,}."
         )
     stored = safetensors.numpy.save({name: np.asarray(tensors[name], order="C") for name in sorted(tensors)})
     files = {TENSORS: stored, **extras}
@@ -73,10 +73,10 @@ def write(path: AnyPath, description: dict[str, Any], tensors: Tensors, extras: 
             "A model must have finite numbers to be stored; a value of a field is infinite."
         ) from None
     sealed = _sealed(text.encode())
-    if len(sealed) > MOST_JSON:
+    if len(sealed) > MAX_JSON_BYTES:
         raise ConfigError(
-            f"{DESCRIPTION} would have {len(sealed):,} bytes, and may have {MOST_JSON:,}: the names of classes and "
-            "features are too long, or too many."
+            f"{DESCRIPTION} would have {len(sealed):,} bytes, and may have {MAX_JSON_BYTES:,}: the names of classes "
+            "and features are too long, or too many."
         )
     return write_folder_atomically(
         path, {DESCRIPTION: sealed, **files}, replaces=(DESCRIPTION, TENSORS, *EXTRAS)
@@ -90,7 +90,7 @@ def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
     """
     folder = _folder(path)
     file = folder / DESCRIPTION
-    data = _content(file, MOST_JSON)
+    data = _content(file, MAX_JSON_BYTES)
     description = _json(data, file)
     version = _version(folder, description)
     if (version > 1 or SEAL in description) and data != _sealed(data[: -len(_sealed(b""))]):
@@ -202,7 +202,7 @@ def _unreadable(file: Path, error: Exception) -> NoReturn:
 def _intact(file: Path, stored: dict[str, Any]) -> bytes:
     """The bytes of a file, if they are those that the model was stored with."""
     size, digest = field(stored, "bytes", int), field(stored, "sha256", str)
-    most = size if file.name == TENSORS else min(size, MOST_EXTRA)
+    most = size if file.name == TENSORS else min(size, MAX_EXTRA_BYTES)
     data = _content(file, max(most, 0))
     if file.name == TENSORS and data[8:9] != b"{":
         raise ModelFormatError(f"{file} must be a safetensors file; this is {_kind(data)}. It is not read.")
@@ -240,9 +240,9 @@ def parse_tensors(data: bytes, path: AnyPath) -> Tensors:
     """Parse the tensors of the model in that folder; of two of one name the library would take the last."""
     file = Path(path) / TENSORS
     length = int.from_bytes(data[:8], "little")
-    if length > min(MOST_JSON, len(data) - 8):
+    if length > min(MAX_JSON_BYTES, len(data) - 8):
         raise ModelFormatError(
-            f"{file} must have a header of at most {MOST_JSON:,} bytes; it says {length:,}."
+            f"{file} must have a header of at most {MAX_JSON_BYTES:,} bytes; it says {length:,}."
         )
     _json(data[8 : 8 + length], file, "have a header that is a JSON object")
     try:

@@ -12,6 +12,7 @@ What only training needs is not stored: the rows' learned weights, the gamma-Net
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,13 +21,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 import selfcal
 from selfcal import recipes
 from selfcal._support.checks import shorten
+from selfcal._support.json_values import as_json
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.ensembles import Ensemble
 from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
+from selfcal.models.spec import has_own, maker_of, spec_of
 from selfcal.storage.files import (
     FORMAT,
     FORMAT_VERSION,
@@ -43,18 +47,15 @@ from selfcal.storage.files import (
 from selfcal.storage.parts import (
     Network,
     Values,
-    as_json,
     calibrator_parts,
     classes_of,
     labels,
-    maker_of,
-    named_network,
-    network_parts,
-    own_network,
     restored_calibrator,
+    restored_module,
     try_out,
     weights_of,
 )
+from selfcal.storage.state import ClassifierState
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
@@ -70,11 +71,23 @@ _TRIED: dict[str, tuple[type, ...]] = {
     "planned": (int,),
     "out_of_time": (bool,),
 }
-"""What is stored of every candidate of a race: not how long it took, so that the same model has the same bytes."""
+"""What is stored of every candidate: not how long it took, so that the same model has the same bytes."""
+
+_OF_ONE_RUN = ("verbose", "checkpoint_dir")
+"""Settings of one fit on one machine, which are not stored."""
 
 
-class Storable:
-    """Gives a classifier `save` and `load`."""
+class Storable(ABC):
+    """Gives a classifier that knows its state `save` and `load`."""
+
+    @abstractmethod
+    def _state(self) -> ClassifierState:
+        """What the fitted classifier is made of."""
+
+    @classmethod
+    @abstractmethod
+    def _from_state(cls, state: ClassifierState) -> Self:
+        """The fitted classifier that is made of this."""
 
     def save(
         self,
@@ -86,7 +99,8 @@ class Storable:
     ) -> Path:
         """Write the fitted classifier into a folder, which appears whole or not at all.
 
-        What only training needs is left out: learned weights of rows, the history, a `RandomState`.
+        What only training needs is left out: learned weights of rows, the history, a `RandomState`, and where and how
+        loudly the fit ran (`checkpoint_dir`, `verbose`).
 
         Args:
             path: The folder: new, empty, or with a model, which stays until the new one is whole.
@@ -109,7 +123,7 @@ class Storable:
             True
         """
         check_is_fitted(self)
-        description, tensors = _taken_apart(self, own_network)
+        description, tensors = _taken_apart(type(self).__name__, self._state(), own_network)
         description["metrics"] = None if metrics is None else as_json(metrics)
         return write(path, description, tensors, extras or {})
 
@@ -122,17 +136,19 @@ class Storable:
             network: The function that makes the network, if it was saved with ``own_network=True``.
         """
         description, stored = _opened(path, cls.__name__)
-        named = field(description, "network", dict, type(None))
-        if named is None and network is None:
+        spec = field(description, "network", dict, type(None))
+        with _distrust(path):
+            own = spec is None or has_own(spec)
+        if own and network is None:
             raise ModelFormatError(
-                f"{path} must have a network that selfcal can make; it was saved with one of its owner. Pass the "
+                f"{path} has a network that is not from selfcal.models, whose code is not stored. Pass the "
                 "function that makes it: load(path, network=...)."
             )
-        if named is not None and network is not None:
+        if network is not None and not own:
             raise ConfigError(f"network must be left out: {path} knows how to make its own.")
         tensors = parse_tensors(stored, path)
         with _distrust(path, but=(ConfigError,) if network else ()):
-            return _put_together(cls, description, tensors, network)
+            return cls._from_state(_put_together(description, tensors, network))
 
 
 def save_calibrator(
@@ -214,73 +230,68 @@ def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterat
         raise ModelFormatError(f"{path} holds no model that can be used: {shorten(error, 500)}") from error
 
 
-def _taken_apart(model: Any, weights_alone: bool) -> tuple[Values, Tensors]:
-    network = network_parts(model.module_)
-    if network is None and not weights_alone:
+def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[Values, Tensors]:
+    spec = spec_of(state.module)
+    if has_own(spec) and not own_network:
         raise ConfigError(
             "The network must be one that selfcal.models made, since code is not stored with a model. Save it with "
             "own_network=True, which stores its weights alone, and give the function that makes it to "
             "load(path, network=...)."
         )
-    calibrator, arrays = calibrator_parts(model.calibrator_)
-    scaling = {"scaling.mean": model._scaling.mean, "scaling.scale": model._scaling.scale}
-    names = getattr(model, "feature_names_in_", None)
-    recipe = getattr(model, "recipe_", None)
-    description = _header(type(model).__name__) | {
-        "settings": _settings(model),
+    calibrator, arrays = calibrator_parts(state.calibrator)
+    scaling = {"scaling.mean": state.mean, "scaling.scale": state.scale}
+    names, recipe = state.feature_names, state.recipe
+    description = _header(kind) | {
+        "settings": _settings(state.settings),
         "recipe": recipe and {"name": recipe.name, "repr": repr(recipe)},
-        "classes": labels(model.classes_),
-        "features": {"count": model.n_features_in_, "names": None if names is None else [*map(str, names)]},
-        "network": network and {**network, **_chosen(model.network)},
+        "classes": labels(state.classes),
+        "features": {"count": state.n_features, "names": None if names is None else [*map(str, names)]},
+        "network": {**spec, **_chosen(state.network)},
         "calibrator": calibrator,
         "training": {
-            "steps": model.n_iter_,
-            "kept_step": model.best_iter_,
-            "batch_reduced": model.batch_reduced_,
+            "steps": state.n_steps,
+            "kept_step": state.best_step,
+            "batch_reduced": state.n_reductions,
         },
-        "selection": [
-            {name: as_json(record[name]) for name in _TRIED} for record in getattr(model, "selection_", ())
-        ]
-        or None,
-        "data": {"rows": model._n_rows, "fingerprint": getattr(model, "data_fingerprint_", None)},
+        "selection": [{name: as_json(record[name]) for name in _TRIED} for record in state.selection] or None,
+        "data": {"rows": state.n_rows, "fingerprint": state.fingerprint},
     }
-    return description, weights_of(model.module_) | scaling | arrays
+    return description, weights_of(state.module) | scaling | arrays
 
 
-def _put_together(kind: type[Any], description: Values, tensors: Tensors, network: Network | None) -> Any:
+def _put_together(description: Values, tensors: Tensors, network: Network | None) -> ClassifierState:
     settings = field(description, "settings", dict)
     hidden = field(settings, "hidden", list, type(None))
     settings["hidden"] = None if hidden is None else tuple(hidden)
-    model = kind(**settings)
-    model._check_settings()
-    recipe = _recipe(field(settings, "method", str), field(description, "recipe", dict, type(None)))
-    if recipe is not None:
-        model.recipe_ = recipe
-    model.classes_ = classes_of(field(description, "classes", dict))
-    _restore_features(model, field(description, "features", dict))
-    sizes, parts = (model.n_features_in_, len(model.classes_)), _by_part(tensors)
-    model._set_scaling(*(_column(parts["scaling"], name, model) for name in ("mean", "scale")))
-    if network is None:
-        made = description["network"]
-        model.module_ = named_network(made, sizes, parts["network"])
-        model.network = made.get("kind")
-        if model.network is None and not field(made, "default", bool):
-            model.network = maker_of(made, sizes, parts["network"])
-    else:
-        model.network, model.module_ = network, own_network(network, sizes, parts["network"])
-    try_out(model.module_, sizes)
+    classes = classes_of(field(description, "classes", dict))
+    n_features, names = _features(field(description, "features", dict))
+    sizes, parts = (n_features, len(classes)), _by_part(tensors)
+    mean, scale = (_column(parts["scaling"], name, n_features) for name in ("mean", "scale"))
+    # from here on there are as many features as numbers in the file
+    module = restored_module(description["network"], sizes, parts["network"], network)
+    try_out(module, sizes)
     stored = field(description, "calibrator", dict, type(None))
-    model.calibrator_ = None
-    if stored is not None:
-        model.calibrator_ = restored_calibrator(stored, parts["calibrator"], sizes[1])
+    calibrator = None if stored is None else restored_calibrator(stored, parts["calibrator"], len(classes))
+    tried = [] if description.get("selection") is None else field(description, "selection", list)
     training, data = field(description, "training", dict), field(description, "data", dict)
-    model.n_iter_, model.best_iter_ = field(training, "steps", int), field(training, "kept_step", int)
-    if description.get("selection") is not None:
-        model.selection_ = _selection(field(description, "selection", list))
-    model.batch_reduced_ = field({"batch_reduced": 0, **training}, "batch_reduced", int)
-    model.data_fingerprint_ = field(data, "fingerprint", str, type(None))
-    model._n_rows = field(data, "rows", int)
-    return model
+    return ClassifierState(
+        settings=settings,
+        network=network or _restored_choice(description["network"], module),
+        recipe=_recipe(field(settings, "method", str), field(description, "recipe", dict, type(None))),
+        classes=classes,
+        n_features=n_features,
+        feature_names=names,
+        mean=mean,
+        scale=scale,
+        module=module,
+        calibrator=calibrator,
+        n_steps=field(training, "steps", int),
+        best_step=field(training, "kept_step", int),
+        n_reductions=field({"batch_reduced": 0, **training}, "batch_reduced", int),
+        n_rows=field(data, "rows", int),
+        fingerprint=field(data, "fingerprint", str, type(None)),
+        selection=_selection(tried),
+    )
 
 
 def _selection(stored: list[Any]) -> list[Values]:
@@ -299,10 +310,17 @@ def _chosen(network: Network | str | None) -> Values:
     return {"default": network is None, "kind": network if isinstance(network, str) else None}
 
 
-def _settings(model: Any) -> Values:
-    """The arguments of the classifier but for the network; a recipe by its name, if that says all about it."""
-    given = model.get_params(deep=False)
-    del given["network"]
+def _restored_choice(stored: Values, module: nn.Module) -> Network | str | None:
+    """The reverse of `_chosen`."""
+    kind: str | None = stored.get("kind")
+    if kind is None and not field(stored, "default", bool):
+        return maker_of(module)
+    return kind
+
+
+def _settings(given: Values) -> Values:
+    """Arguments of the classifier as plain values; a recipe by its name, if that says all about it."""
+    given = given | dict.fromkeys(_OF_ONE_RUN)
     recipe = given["method"]
     if isinstance(recipe, (Recipe, Ensemble)):
         known = recipe.name in recipes.names() and repr(recipes.named(recipe.name)) == repr(recipe)
@@ -319,13 +337,13 @@ def _recipe(method: str, stored: Values | None) -> Recipe | Ensemble | None:
     return recipe if stored is not None and field(stored, "repr", str) == repr(recipe) else None
 
 
-def _restore_features(model: Any, stored: Values) -> None:
+def _features(stored: Values) -> tuple[int, NDArray[Any] | None]:
     count, names = field(stored, "count", int), field(stored, "names", list, type(None))
-    if names is not None:
-        if any(type(name) is not str for name in names) or len(names) != count:
-            raise ModelFormatError(f"There must be {count} names of features, all of them strings.")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    model.n_features_in_ = count
+    if names is None:
+        return count, None
+    if any(type(name) is not str for name in names) or len(names) != count:
+        raise ModelFormatError(f"There must be {count} names of features, all of them strings.")
+    return count, np.array(names, dtype=object)
 
 
 def _by_part(tensors: Tensors) -> dict[str, Tensors]:
@@ -338,9 +356,9 @@ def _by_part(tensors: Tensors) -> dict[str, Tensors]:
     return parts
 
 
-def _column(scaling: Tensors, name: str, model: Any) -> NDArray[Any]:
+def _column(scaling: Tensors, name: str, n_features: int) -> NDArray[Any]:
     values = scaling.get(name)
-    if values is None or values.dtype != np.float64 or values.shape != (model.n_features_in_,):
+    if values is None or values.dtype != np.float64 or values.shape != (n_features,):
         raise ModelFormatError(f"scaling.{name} must have one float64 number for each feature.")
     if not np.isfinite(values).all() or (name == "scale" and not (values > 0).all()):
         raise ModelFormatError(f"scaling.{name} must have finite numbers (and scales above zero).")

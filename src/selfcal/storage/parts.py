@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,63 +12,25 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from selfcal import calibrators, models
+from selfcal import calibrators
 from selfcal._support.checks import plain, shorten
 from selfcal._support.random_streams import seeded
 from selfcal.calibrators._base import LogitCalibrator
-from selfcal.ensembles.modules import EnsembleModule, NoiseCorrected
 from selfcal.errors import ConfigError, ModelFormatError, TrainingError
+from selfcal.models.spec import OWN, Builder, Spec
 from selfcal.storage.files import Tensors, field
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.problem import forward_in_blocks
 
-NETWORKS = ("mlp", "tabular", "resnet18", "resnet50", "vgg16")
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
            "float32", "float64")  # fmt: skip
-LONGEST_WORD = 40
-MOST_LETTERS = 1 << 26
+MAX_CLASS_LETTERS = 1 << 26
 """Of an array of class names, in which each takes as much room as the longest."""
 
 Network = Callable[[int, int], nn.Module]
 Sizes = tuple[int, int]
 """Columns and classes."""
 Values = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class NamedNetwork:
-    """A network of `selfcal.models` by name and arguments, as a function ``(n_features, n_classes) -> module``.
-
-    Example:
-        >>> NamedNetwork("mlp", {"n_features": 4, "n_classes": 3, "hidden": []})(2, 5)
-        Sequential(
-          (0): Linear(in_features=2, out_features=5, bias=True)
-        )
-    """
-
-    name: str
-    arguments: Values
-
-    def __call__(self, n_features: int, n_classes: int) -> nn.Module:
-        """The network, untrained, for so many columns and classes."""
-        sizes = {"n_features": n_features, "n_classes": n_classes}
-        arguments = {name: sizes.get(name, value) for name, value in self.arguments.items()}
-        module: nn.Module = getattr(models, self.name)(**arguments)
-        return module
-
-
-def as_json(value: Any) -> Any:
-    """The value as JSON has it; what is not a finite number becomes null."""
-    value = value.tolist() if isinstance(value, np.ndarray) else plain(value)
-    if isinstance(value, Mapping):
-        return {str(name): as_json(below) for name, below in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_json(below) for below in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise ConfigError(f"Only numbers, words, lists and dictionaries can be stored; got {value!r}.")
 
 
 def labels(classes: NDArray[Any]) -> Values:
@@ -81,8 +42,8 @@ def labels(classes: NDArray[Any]) -> Values:
             f"Classes must be strings, numbers or booleans to be stored; got {values[0]!r} ({classes.dtype}). "
             "Convert the labels before fit."
         )
-    if kind == "str" and classes.nbytes > 4 * MOST_LETTERS:
-        raise ConfigError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
+    if kind == "str" and classes.nbytes > 4 * MAX_CLASS_LETTERS:
+        raise ConfigError(f"The names of the classes are too long: more than {MAX_CLASS_LETTERS:,} letters.")
     return {"dtype": kind, "values": values}
 
 
@@ -96,8 +57,10 @@ def classes_of(stored: Values) -> NDArray[Any]:
         allowed = (float,) if kind.startswith("float") else (int,)
     if any(type(value) not in allowed for value in values) or not len({*values}) == len(values) >= 2:
         raise ModelFormatError(f"There must be two or more different classes of type {kind}.")
-    if kind == "str" and len(values) * max(map(len, values)) > MOST_LETTERS:
-        raise ModelFormatError(f"The names of the classes are too long: more than {MOST_LETTERS:,} letters.")
+    if kind == "str" and len(values) * max(map(len, values)) > MAX_CLASS_LETTERS:
+        raise ModelFormatError(
+            f"The names of the classes are too long: more than {MAX_CLASS_LETTERS:,} letters."
+        )
     return np.array(values, dtype=kind if kind != "str" else None)
 
 
@@ -116,69 +79,36 @@ def weights_of(module: nn.Module) -> Tensors:
     return tensors
 
 
-def network_parts(module: nn.Module) -> Values | None:
-    """How to make the network again: name and arguments, or those of each member; None if selfcal did not make it."""
-    if isinstance(module, NoiseCorrected):
-        inside = network_parts(module.network)
-        return None if inside is None else {"denoised": inside}
-    if isinstance(module, EnsembleModule):
-        members = [network_parts(member) for member in module.members]
-        return None if None in members else {"members": members}
-    made = models.origin(module)
-    return None if made is None else dict(as_json(made._asdict()))
+def restored_module(
+    stored: Values | None, sizes: Sizes, weights: Tensors, network: Network | None
+) -> nn.Module:
+    """The module that a stored spec describes, with the stored weights.
 
+    It is built without memory first: what a file says must fit the weights it has before anything is made. A network
+    that fills a hole in the spec is code of its owner, which may not work without memory.
 
-def named_network(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
-    """The reverse of `network_parts`.
-
-    It is built without memory first: what a file says must fit the weights it has before anything is made.
+    Args:
+        stored: The spec; None in folders of own networks by selfcal 0.1.0.
+        sizes: Features and classes.
+        weights: By name.
+        network: Makes the owner's network.
     """
+    made = None if network is None else _made(network, sizes)
+    own = None if made is None else functools.partial(copy.deepcopy, made)
+    builder = Builder(*sizes, own=own, max_networks=len(weights))
     with torch.device("meta"):
-        module = _described(stored, sizes, weights)
-    _check_fit(module, weights)
-    return _filled(module, weights, assign=True)
+        module = builder(_guessed_spec(weights) if stored is None else stored)
+    try:
+        _check_fit(module, weights)
+    except ModelFormatError as error:
+        if made is None:
+            raise
+        raise ConfigError(f"network must make the network that was saved. {error}") from None
+    return _filled(module, weights, assign=made is None)
 
 
-def _described(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
-    if "denoised" in stored:
-        return NoiseCorrected(_committee(field(stored, "denoised", dict), sizes, weights), n_classes=sizes[1])
-    return _committee(stored, sizes, weights)
-
-
-def _committee(stored: Values, sizes: Sizes, weights: Tensors) -> nn.Module:
-    if "members" not in stored:
-        return _network(stored, sizes, weights)(*sizes)
-    members = field(stored, "members", list)
-    _check_number(len(members), weights)
-    return EnsembleModule([_network(member, sizes, weights)(*sizes) for member in members])
-
-
-def maker_of(stored: Values, sizes: Sizes, weights: Tensors) -> Network:
-    """The function that makes such a network, or any member of a committee: one function has made them all."""
-    stored = stored.get("denoised", stored)
-    return _network(stored["members"][0] if "members" in stored else stored, sizes, weights)
-
-
-def _network(stored: Any, sizes: Sizes, weights: Tensors) -> NamedNetwork:
-    if not isinstance(stored, dict):
-        raise ModelFormatError("A network must be described by its name and arguments.")
-    name, arguments = field(stored, "name", str), field(stored, "arguments", dict)
-    if name not in NETWORKS:
-        raise ModelFormatError(f"A network must be one of {', '.join(NETWORKS)}; got {shorten(name)!r}.")
-    known = inspect.signature(getattr(models, name)).parameters
-    longest: dict[type, int] = {str: LONGEST_WORD, list: max(len(weights), *sizes)}
-    for argument, value in arguments.items():
-        short = type(value) in longest and len(value) <= longest[type(value)]
-        if argument not in known or not (short or type(value) in (int, float, type(None))):
-            raise ModelFormatError(f"{name} takes no such argument: {shorten(argument)!r}.")
-    return NamedNetwork(name, arguments)
-
-
-def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
-    """The network that a function of the user makes, with the stored weights.
-
-    The names of the weights tell which wrappers it had: a `EnsembleModule` of several networks, and `NoiseCorrected`.
-    """
+def _made(network: Network, sizes: Sizes) -> nn.Module:
+    """What the owner's function makes."""
     try:
         with seeded(0):  # what it draws is replaced; the global stream stays as it is
             module = network(*sizes)
@@ -188,19 +118,17 @@ def own_network(network: Network, sizes: Sizes, weights: Tensors) -> nn.Module:
         raise ConfigError(
             f"network must be a function (n_features, n_classes) -> nn.Module; it returned {module!r}."
         )
-    denoised = {name for name in weights if not name.startswith("network.")} == {"matrix", "power"}
-    prefix = "network." if denoised else ""
+    return module
+
+
+def _guessed_spec(weights: Tensors) -> Spec:
+    """The spec of an own network of selfcal 0.1.0, which stored none: names of weights tell which wrappers it had."""
+    corrected = {name for name in weights if not name.startswith("network.")} == {"matrix", "power"}
+    prefix = "network." if corrected else ""
+    spec: Spec = {OWN: ""}
     if {f"{prefix}log_weights", f"{prefix}temperatures"} <= weights.keys():
-        n_members = weights[f"{prefix}log_weights"].size
-        _check_number(n_members, weights)
-        module = EnsembleModule([copy.deepcopy(module) for _ in range(n_members)])
-    if denoised:
-        module = NoiseCorrected(module, n_classes=sizes[1])
-    try:
-        _check_fit(module, weights)
-    except ModelFormatError as error:
-        raise ConfigError(f"network must make the network that was saved. {error}") from None
-    return _filled(module, weights)
+        spec = {"members": [spec] * weights[f"{prefix}log_weights"].size}
+    return {"denoised": spec} if corrected else spec
 
 
 def try_out(module: nn.Module, sizes: Sizes) -> None:
@@ -210,11 +138,6 @@ def try_out(module: nn.Module, sizes: Sizes) -> None:
         raise ModelFormatError(
             f"The network must give {sizes[1]} logits a row; it gives {tuple(logits.shape)}."
         )
-
-
-def _check_number(n_members: int, weights: Tensors) -> None:
-    if not 0 < n_members <= len(weights):
-        raise ModelFormatError(f"A committee of {n_members} networks does not fit the stored weights.")
 
 
 def _check_fit(module: nn.Module, weights: Tensors) -> None:
@@ -234,6 +157,12 @@ def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
         raise ModelFormatError(f"The network must have no NaN; {shorten(damaged[0])!r} has.")
     values = {name: torch.tensor(array) for name, array in weights.items()}
+    if not assign:  # an own network keeps its tensors, on their device; wrappers around it have none yet
+        for part in module.modules():
+            if any(
+                tensor.is_meta for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False))
+            ):
+                part.to_empty(device="cpu", recurse=False)
     module.load_state_dict(values, assign=assign)
     return module
 

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from scipy.special import softmax
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
@@ -150,14 +149,8 @@ class TableModel:
         if not len(encoded.values):
             none = np.empty(0)
             return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra)
-        logits, calibrator = self.classifier.logits(encoded.values), self.classifier.calibrator_
-        if calibrator is None:
-            probs = softmax(logits, axis=1)
-            chosen, confidence = logits.argmax(axis=1), probs.max(axis=1)
-        else:
-            probs, chosen = calibrator.predict_proba(logits), calibrator.predict(logits)
-            confidence = calibrator.confidence(logits)
-        return Answers(chosen, confidence, probs, encoded.unseen, encoded.extra)
+        predicted = self.classifier.predict_with_confidence(encoded.values)
+        return Answers(*predicted, encoded.unseen, encoded.extra)
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The confidence from which on at most a share of `max_risk` is wrong, and the promise in words."""
@@ -246,20 +239,18 @@ class TableModel:
     def _train(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> list[str]:
         """Fit the classifier; what it warned of."""
         first, second = parts.train, parts.validation
-        further: dict[str, Any]
+        # codes are enough to train on; names of any length are needed only to answer
+        further: dict[str, Any] = {"class_names": np.array(self.classes, dtype=object)}
         if self.classifier.trains_several:
             first = np.union1d(first, second)
-            further = {"groups": groups[first]}
+            further |= {"groups": groups[first]}
         else:
-            further = {"groups": groups[first], "groups_val": groups[second]}
+            further |= {"groups": groups[first], "groups_val": groups[second]}
             further |= {"X_val": self.preprocessor.transform(table[second]), "y_val": codes[second]}
         X = self.preprocessor.transform(table[first])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             self.classifier.fit(X, codes[first], **further)
-        # codes were enough to train on; names of any length are needed only to answer
-        self.classifier.classes_ = np.array(self.classes, dtype=object)
-        self.classifier.checkpoint_dir = self.classifier.verbose = None
         for warning in caught:
             warnings.warn(warning.message, stacklevel=3)
         warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]

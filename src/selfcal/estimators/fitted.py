@@ -1,0 +1,159 @@
+"""A fitted classifier: what it predicts, and what it is made of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from selfcal._support.checks import Float, Int
+from selfcal.calibrators.interface import Calibrator
+from selfcal.ensembles import Ensemble
+from selfcal.errors import DataError
+from selfcal.estimators.inputs import feature_table
+from selfcal.estimators.scaling import MAX_SCALED, Scaling
+from selfcal.estimators.settings import ClassifierSettings
+from selfcal.storage import ClassifierState, Storable
+from selfcal.training.problem import forward_in_blocks
+from selfcal.training.recipe import Recipe
+
+
+class Predicted(NamedTuple):
+    """The predictions of a classifier for some rows, from one forward pass.
+
+    Attributes:
+        codes: The chosen class of each row, as its column in `probs`.
+        confidence: The probability that the chosen class is right.
+        probs: The probability of each class.
+    """
+
+    codes: Int
+    confidence: Float
+    probs: Float
+
+
+class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
+    """What `SelfCalibratedClassifier` does once it is fitted: predict, and be saved and loaded."""
+
+    classes_: NDArray[Any]
+    module_: nn.Module
+    calibrator_: Calibrator | None
+    recipe_: Recipe | Ensemble
+    n_features_in_: int
+    n_iter_: int
+    best_iter_: int
+    batch_reduced_: int
+    data_fingerprint_: str | None
+    selection_: list[dict[str, Any]]
+    _scaling: Scaling
+    _n_rows: int
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The chosen class of each row."""
+        chosen = self._codes_of(self.logits(X))
+        return self.classes_[chosen]
+
+    def predict_proba(self, X: ArrayLike) -> Float:
+        """The probability of each class."""
+        return self._probs_of(self.logits(X))
+
+    def confidence(self, X: ArrayLike) -> Float:
+        """The probability that the class chosen by `predict` is right."""
+        return self._confidence_of(self.logits(X))
+
+    def predict_with_confidence(self, X: ArrayLike) -> Predicted:
+        """The chosen class of each row as a code, its confidence, and all probabilities, from one forward pass.
+
+        Example:
+            >>> from selfcal import SelfCalibratedClassifier
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.7).sample(100, seed=0)
+            >>> clf = SelfCalibratedClassifier("temperature", max_epochs=5, random_state=0).fit(X, y)
+            >>> codes, confidence, probs = clf.predict_with_confidence(X)
+            >>> bool((clf.classes_[codes] == clf.predict(X)).all()), probs.shape
+            (True, (100, 5))
+        """
+        logits = self.logits(X)
+        return Predicted(self._codes_of(logits), self._confidence_of(logits), self._probs_of(logits))
+
+    def logits(self, X: ArrayLike) -> Float:
+        """The network's raw scores, before any calibration, of shape (rows, classes)."""
+        check_is_fitted(self)
+        x = self._tensor(feature_table(self, X, reset=False))
+        logits: Float = forward_in_blocks(self.module_, x).double().numpy()
+        wrong = ~np.isfinite(logits).all(axis=1)
+        if wrong.any():
+            raise DataError(
+                f"The network gives no finite scores for row {int(np.argmax(wrong))} of X ({int(wrong.sum())} such "
+                "rows). Look for extreme values in it."
+            )
+        return logits
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_n_rows")
+
+    def _codes_of(self, logits: Float) -> Int:
+        return logits.argmax(axis=1) if self.calibrator_ is None else self.calibrator_.predict(logits)
+
+    def _probs_of(self, logits: Float) -> Float:
+        if self.calibrator_ is not None:
+            return self.calibrator_.predict_proba(logits)
+        probs: Float = softmax(logits, axis=1)
+        return probs
+
+    def _confidence_of(self, logits: Float) -> Float:
+        if self.calibrator_ is not None:
+            return self.calibrator_.confidence(logits)
+        return self._probs_of(logits).max(axis=1)
+
+    def _tensor(self, table: Float, name: str = "X") -> Tensor:
+        limit = f"within {MAX_SCALED:g} standard deviations of the training data"
+        if not self.standardize:
+            limit = f"within ±{MAX_SCALED:g} if standardize=False"
+        return self._scaling.tensor(table, self, limit=limit, name=name)
+
+    def _state(self) -> ClassifierState:
+        settings = self.get_params(deep=False)
+        return ClassifierState(
+            network=settings.pop("network"),
+            settings=settings,
+            recipe=getattr(self, "recipe_", None),
+            classes=self.classes_,
+            n_features=self.n_features_in_,
+            feature_names=getattr(self, "feature_names_in_", None),
+            mean=self._scaling.mean,
+            scale=self._scaling.scale,
+            module=self.module_,
+            calibrator=self.calibrator_,
+            n_steps=self.n_iter_,
+            best_step=self.best_iter_,
+            n_reductions=self.batch_reduced_,
+            n_rows=self._n_rows,
+            fingerprint=getattr(self, "data_fingerprint_", None),
+            selection=getattr(self, "selection_", ()),
+        )
+
+    @classmethod
+    def _from_state(cls, state: ClassifierState) -> Self:
+        self = cls(network=state.network, **state.settings)
+        self._check_settings()
+        if state.recipe is not None:
+            self.recipe_ = state.recipe
+        self.classes_ = state.classes
+        self.n_features_in_ = state.n_features
+        if state.feature_names is not None:
+            self.feature_names_in_ = state.feature_names
+        self._scaling = Scaling(state.mean, state.scale)
+        self.module_, self.calibrator_ = state.module, state.calibrator
+        self.n_iter_, self.best_iter_ = state.n_steps, state.best_step
+        self.batch_reduced_ = state.n_reductions
+        self.data_fingerprint_ = state.fingerprint
+        if state.selection:
+            self.selection_ = [*state.selection]
+        self._n_rows = state.n_rows
+        return self

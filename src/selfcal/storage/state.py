@@ -1,0 +1,56 @@
+"""What a fitted classifier is made of: what `save` writes and `load` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import nn
+
+from selfcal._support.checks import Float
+from selfcal.ensembles import Ensemble
+from selfcal.training.interfaces import Calibrator
+from selfcal.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class ClassifierState:
+    """All that a fitted classifier needs to predict, and what it remembers of its training.
+
+    Attributes:
+        settings: The arguments of the classifier, but for the network.
+        network: The argument that chooses the network: a kind, a function, or None.
+        recipe: How it was trained; None if that is known as text alone.
+        classes: The label of each column of the logits.
+        n_features: Columns of the input.
+        feature_names: Their names, if they have any.
+        mean: What is taken from each column.
+        scale: What it is then divided by.
+        module: The network.
+        calibrator: What maps its logits to probabilities; None is the softmax.
+        n_steps: Steps taken in training.
+        best_step: The step whose state was kept.
+        n_reductions: How often the batch size was halved.
+        n_rows: Rows given to `fit`.
+        fingerprint: A SHA-256 of them.
+        selection: What was tried, if several networks were.
+    """
+
+    settings: dict[str, Any]
+    network: Callable[[int, int], nn.Module] | str | None
+    recipe: Recipe | Ensemble | None
+    classes: NDArray[Any]
+    n_features: int
+    feature_names: NDArray[Any] | None
+    mean: Float
+    scale: Float
+    module: nn.Module
+    calibrator: Calibrator | None
+    n_steps: int
+    best_step: int
+    n_reductions: int
+    n_rows: int
+    fingerprint: str | None
+    selection: Sequence[dict[str, Any]] = ()
