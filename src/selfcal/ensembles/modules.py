@@ -1,4 +1,4 @@
-"""Several networks that are trained side by side, and that answer as one."""
+"""Several networks as one module: side by side in training, and as a mixture in prediction."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from selfcal.models.spec import Builder, Spec, Wrapper, spec_of
 
 
 class ParallelNetworks(nn.Module):
-    """Networks of one make, each of which is given a share of the rows: the first network the first, and so on.
+    """Networks of one architecture, each applied to its own part of a batch: the first to the first part, and so on.
 
-    To the training loop it is one network. Since no row meets two networks, a step on a batch that holds a share for
-    every network is a step of each of them, and what is learned beside them is learned from all of them.
+    To the training loop it is one network. Since no row goes through two networks, a step on a batch that holds rows
+    for every network is a step of each of them, and outer parameters are learned from all of them.
 
     Args:
         members: The networks; their parameters have the same shapes.
 
     Example:
-        >>> team = ParallelNetworks([torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)])
+        >>> parallel = ParallelNetworks([torch.nn.Linear(2, 3), torch.nn.Linear(2, 3)])
         >>> x = torch.ones(4, 2)
-        >>> bool((team(x)[2:] == team.members[1](x[2:])).all())
+        >>> bool((parallel(x)[2:] == parallel.members[1](x[2:])).all())
         True
     """
 
@@ -36,7 +36,7 @@ class ParallelNetworks(nn.Module):
         shapes = {tuple(tuple(p.shape) for p in member.parameters()) for member in members}
         if len(shapes) != 1:
             raise ConfigError(
-                f"A team needs networks whose parameters have the same shapes; got {len(members)} networks of "
+                f"The networks must have parameters of the same shapes; got {len(members)} networks of "
                 f"{len(shapes)} kinds."
             )
         self.members = nn.ModuleList(members)
@@ -47,21 +47,21 @@ class ParallelNetworks(nn.Module):
         return list(self.members)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The logits of every share, one share after the other."""
-        shares = x.tensor_split(len(self.members))
-        return torch.cat([member(share) for member, share in zip(self.members, shares, strict=True)])
+        """The logits of all parts, one after the other."""
+        parts = x.tensor_split(len(self.members))
+        return torch.cat([member(part) for member, part in zip(self.members, parts, strict=True)])
 
 
 class EnsembleModule(Wrapper, key="members"):
-    """Networks that answer together: the logarithm of the weighted mean of their probabilities.
+    """An ensemble that predicts the weighted mean of its members' probabilities.
 
-    With z_k the logits of network k, its weight w_k and its temperature T_k, the answer is
-    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean itself. A mean of many is often too unsure;
-    a temperature below one, of all together, makes up for that.
+    With z_k the logits of network k, w_k its weight and T_k its temperature, the output is
+    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean. A mean of many is often underconfident, which
+    a temperature of the mean below one corrects.
 
     Args:
         members: The networks.
-        weights: How much each counts; they are divided by their sum. By default all the same.
+        weights: The weight of each; they are divided by their sum. By default all are equal.
         temperatures: What the logits of each are divided by; by default one.
         temperature: What the logits of the mean are divided by.
 
@@ -105,13 +105,13 @@ class EnsembleModule(Wrapper, key="members"):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of the mean."""
-        votes = [
+        log_probs = [
             F.log_softmax(member(x) / temperature, dim=1) + weight
             for member, temperature, weight in zip(
                 self.members, self.temperatures, self.log_weights, strict=True
             )
         ]
-        return torch.stack(votes).logsumexp(dim=0) / self.temperature
+        return torch.stack(log_probs).logsumexp(dim=0) / self.temperature
 
     def spec(self) -> list[Spec]:
         """The spec of each member."""

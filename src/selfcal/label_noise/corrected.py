@@ -17,9 +17,9 @@ KEPT = 0.03
 
 
 class NoiseCorrected(Wrapper, key="denoised"):
-    """What a network says about the true class, after it was trained on labels of which some were wrong.
+    """Predicts the true class with a network that was trained on labels of which some are wrong.
 
-    With p its probabilities, the answer is nearly ``softmax(β log (p M)₊)``: the matrix M corrects them for the
+    With p its probabilities, the output is nearly ``softmax(β log (p M)₊)``: the matrix M corrects them for the
     noise and the power β sharpens the result; what is not positive becomes a little so. A little of p itself is kept.
 
     Args:
@@ -49,10 +49,10 @@ class NoiseCorrected(Wrapper, key="denoised"):
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of the true class."""
-        said = F.log_softmax(self.network(x), dim=1)
-        shares = said.exp() @ self.matrix
-        logs = self.power * ((shares + (shares.square() + 4 * SOFT**2).sqrt()) / 2).log()
-        return torch.logaddexp(said + math.log(KEPT), F.log_softmax(logs, dim=1) + math.log1p(-KEPT))
+        own = F.log_softmax(self.network(x), dim=1)
+        corrected = own.exp() @ self.matrix
+        logs = self.power * ((corrected + (corrected.square() + 4 * SOFT**2).sqrt()) / 2).log()
+        return torch.logaddexp(own + math.log(KEPT), F.log_softmax(logs, dim=1) + math.log1p(-KEPT))
 
     def spec(self) -> Spec:
         """The spec of the network."""
