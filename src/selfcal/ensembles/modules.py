@@ -56,8 +56,8 @@ class EnsembleModule(Wrapper, key="members"):
     """An ensemble that predicts the weighted mean of its members' probabilities.
 
     With z_k the logits of network k, w_k its weight and T_k its temperature, the output is
-    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean. A mean of many is often underconfident, which
-    a temperature of the mean below one corrects.
+    ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean. A mean of many is often underconfident,
+    which a temperature of the mean below one corrects.
 
     Args:
         members: The networks.
