@@ -85,8 +85,8 @@ class _RatedRule(OptimizerRule):
 
     lr: Rate
 
-    def rate(self, count: int) -> float:
-        """The size of step number `count`."""
+    def step_size(self, count: int) -> float:
+        """The step size of step number `count`."""
         return _rate(self.lr, count)
 
     def slowed(self, factor: float) -> Self:

@@ -14,7 +14,7 @@ from selfcal.ensembles.distillation import distil
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.optimizers import Adam, AdamW
 from selfcal.training.engine import TrainingResult
-from selfcal.training.interfaces import Split
+from selfcal.training.interfaces import OptimizerRule, Split
 from selfcal.training.recipe import Candidate
 
 USUAL = {
@@ -81,11 +81,11 @@ class MemberSettings:
         usual = USUAL.get(kind, OWN)
         return usual if self.rate is None else replace(usual, lr=self.rate)
 
-    def _optimizer(self, candidate: Candidate) -> Adam:
-        """The usual one; a decay that is learned takes the place of its own."""
+    def _optimizer(self, candidate: Candidate) -> OptimizerRule:
+        """The usual one, without the settings that the outer model replaces."""
         outer = candidate.recipe.outer_model
         usual = self._usual(candidate.network)
-        return replace(usual, weight_decay=0.0) if outer is not None and outer.decays else usual
+        return usual if outer is None else outer.adapt_optimizer(usual)
 
     def _training(self, name: str, member: int) -> dict[str, Any]:
         return {

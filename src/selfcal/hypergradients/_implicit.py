@@ -27,7 +27,7 @@ class AbstractImplicit(Hypergradient):
 
     horizon = 1
     records = "start"
-    sees_decay = False
+    differentiates_update = False
     damping: float
 
     @abstractmethod

@@ -27,23 +27,27 @@ def leaves_of(outer: OuterParams) -> OuterParams:
     return {name: value.detach().requires_grad_() for name, value in outer.items()}
 
 
-def through_decay(
+def through_update_term(
     problem: Problem, trajectory: Trajectory, step: InnerStep, adjoint: Tensor, outer: OuterParams
 ) -> tuple[Tensor | None, OuterParams]:
-    """The adjoint after a step pulled back through its weight decay: to the parameters before it, and to λ.
+    """The adjoint v after a step pulled back through the outer model's part u of the update, if there is one.
 
-    The decay takes ``lr λ θ`` from the parameters, so that an adjoint v gives ``-lr λ v`` and ``-lr v θ``.
+    The step also subtracts ``lr u(θ, λ)``: v gives ``-lr (∂u/∂θ)ᵀ v`` for the parameters before it, and
+    ``-lr (∂u/∂λ)ᵀ v`` for the outer parameters.
     """
-    leaves = leaves_of(outer)
+    theta, leaves = step.theta.detach().requires_grad_(), leaves_of(outer)
     with torch.enable_grad():
-        decay = problem.decay(leaves)
-    if decay is None:
+        term = problem.update_term(theta, leaves)
+    if term is None:
         return None, {}
-    asked = adjoint * -trajectory.rule.rate(step.count)
-    grads = torch.autograd.grad(
-        decay, tuple(leaves.values()), asked * step.theta, allow_unused=True, materialize_grads=True
+    to_theta, *to_outer = torch.autograd.grad(
+        term,
+        (theta, *leaves.values()),
+        adjoint * -trajectory.rule.step_size(step.count),
+        allow_unused=True,
+        materialize_grads=True,
     )
-    return asked * decay.detach(), dict(zip(leaves, grads, strict=True))
+    return to_theta, dict(zip(leaves, to_outer, strict=True))
 
 
 def asked_of_last_gradient(trajectory: Trajectory, adjoint: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from selfcal.hypergradients._pieces import (
     leaves_of,
     outer_gradient,
     plus,
-    through_decay,
+    through_update_term,
 )
 from selfcal.training.interfaces import Hypergradient, Problem, Trajectory
 from selfcal.training.types import Batch, OuterParams
@@ -41,8 +41,8 @@ class FiniteDifference(Hypergradient):
         last = trajectory.steps[-1]
         epsilon = difference_step(last.theta, asked, order=2)
         leaves = leaves_of(outer)
-        _, through = through_decay(problem, trajectory, last, adjoint, outer)
-        total = plus(direct, through)
+        _, by_update = through_update_term(problem, trajectory, last, adjoint, outer)
+        total = plus(direct, by_update)
         for sign in (1, -1):
             last.rewind()
             with torch.enable_grad():

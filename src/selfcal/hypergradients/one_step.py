@@ -16,7 +16,7 @@ from selfcal.hypergradients._pieces import (
     leaves_of,
     outer_gradient,
     plus,
-    through_decay,
+    through_update_term,
 )
 from selfcal.training.interfaces import Hypergradient, InnerStep, Problem, Trajectory
 from selfcal.training.types import Batch, OuterParams, Output
@@ -69,8 +69,8 @@ class OneStep(Hypergradient):
             allow_unused=True,
             materialize_grads=True,
         )
-        _, decayed = through_decay(problem, trajectory, last, adjoint, outer)
-        return value, plus(plus(direct, dict(zip(leaves, through, strict=True))), decayed)
+        _, by_update = through_update_term(problem, trajectory, last, adjoint, outer)
+        return value, plus(plus(direct, dict(zip(leaves, through, strict=True))), by_update)
 
 
 def _parts(output: Output) -> list[Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import positive_int
-from selfcal.hypergradients._pieces import outer_gradient, plus, through_decay
+from selfcal.hypergradients._pieces import outer_gradient, plus, through_update_term
 from selfcal.training.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
 from selfcal.training.types import Batch, OuterParams
 
@@ -57,15 +57,15 @@ class Unrolled(Hypergradient):
         state_adjoints = None
         for step in reversed(trajectory.steps):
             graph = step.graph or _taken_again(problem, step, outer)
-            lost, decayed = through_decay(problem, trajectory, step, adjoint, outer)
+            to_theta, by_update = through_update_term(problem, trajectory, step, adjoint, outer)
             with torch.no_grad():
                 evaluated = replace(step, evaluation=graph.evaluation)
                 adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
                     evaluated, adjoint, state_adjoints
                 )
             through, direct = graph.pull_back(to_grad)
-            adjoint = adjoint + through if lost is None else adjoint + through + lost
-            total = plus(plus(total, direct), decayed)
+            adjoint = adjoint + through if to_theta is None else adjoint + through + to_theta
+            total = plus(plus(total, direct), by_update)
         return value, total
 
 

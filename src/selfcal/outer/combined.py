@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from selfcal.errors import ConfigError
-from selfcal.training.interfaces import OuterModel
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.interfaces import OptimizerRule, OuterModel
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Combined(OuterModel):
         >>> import torch
         >>> from selfcal.outer import Gamma, LayerDecay
         >>> both = Combined((LayerDecay(), Gamma()))
-        >>> sorted(both.provides), both.decays
+        >>> sorted(both.provides), both.changes_update
         (['gamma'], True)
-        >>> list(both.init(Sizes(n_train=100, n_layers=2), like=torch.zeros(())))
+        >>> list(both.init(Sizes(n_train=100, shapes={"weight": (3, 2)}), like=torch.zeros(())))
         ['LayerDecay.log10_decay', 'Gamma.gamma']
     """
 
@@ -38,9 +39,7 @@ class Combined(OuterModel):
             raise ConfigError(
                 f"Combined needs outer models such as (LayerDecay(), Gamma()); got {self.models!r}."
             )
-        given = Counter(
-            name for model in self.models for name in [*model.provides, *["decay"] * model.decays]
-        )
+        given = Counter(name for model in self.models for name in model.provides)
         twice = sorted(name for name, times in given.items() if times > 1)
         kinds = Counter(type(model).__name__ for model in self.models)
         twice += sorted(name for name, times in kinds.items() if times > 1)
@@ -55,10 +54,10 @@ class Combined(OuterModel):
                 f"Outer models that are put together must look at the same layer; got {sorted(map(str, layers))}."
             )
         joined = {
-            "provides": frozenset(given) - {"decay"},
+            "provides": frozenset(given),
             "reads_head": bool(layers),
             "layer": next(iter(layers), None),
-            "decays": "decay" in given,
+            "changes_update": any(model.changes_update for model in self.models),
         }
         for name, value in joined.items():
             object.__setattr__(self, name, value)
@@ -72,18 +71,26 @@ class Combined(OuterModel):
         given = (model(own, output, batch) for model, own in self._parted(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
-    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
-        """The rows as one after the other has blurred them."""
+    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The input after each model in turn has changed it."""
         for model, own in self._parted(outer).items():
-            x = model.blurred(own, x)
+            x = model.network_input(own, x)
         return x
 
-    def decay(self, outer: OuterParams) -> Tensor:
-        """That of the model that has one."""
-        if not self.decays:
-            return super().decay(outer)
-        (decay,) = (model.decay(own) for model, own in self._parted(outer).items() if model.decays)
-        return decay
+    def update_term(self, outer: OuterParams, members: Sequence[NetworkParams]) -> list[NetworkParams]:
+        """The sum of what each model adds to the update."""
+        total: list[NetworkParams] = [{} for _ in members]
+        for model, own in self._parted(outer).items():
+            for summed, term in zip(total, model.update_term(own, members), strict=True):
+                for name, value in term.items():
+                    summed[name] = summed[name] + value if name in summed else value
+        return total
+
+    def adapt_optimizer(self, rule: OptimizerRule) -> OptimizerRule:
+        """The rule without the settings that any of the models replaces."""
+        for model in self.models:
+            rule = model.adapt_optimizer(rule)
+        return rule
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Each to what it allows."""

@@ -30,7 +30,7 @@ class InputNoise(OuterModel):
         >>> import torch
         >>> noise = InputNoise(start=0.1)
         >>> outer = noise.init(Sizes(n_train=100), like=torch.zeros(()))
-        >>> round(float(noise.blurred(outer, torch.zeros(1000, 10)).std()), 2)
+        >>> round(float(noise.network_input(outer, torch.zeros(1000, 10)).std()), 2)
         0.1
 
     Reference:
@@ -54,8 +54,8 @@ class InputNoise(OuterModel):
         """Nothing: the loss is left as it is."""
         return {}
 
-    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
-        """The rows with noise; its scale has a gradient, its draw is the random stream's."""
+    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The rows with noise, differentiable in its scale."""
         if not x.is_floating_point():
             raise ConfigError(
                 f"InputNoise adds to the network's input, which must be real numbers; got {x.dtype}. Leave it out "

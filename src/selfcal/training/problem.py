@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -16,7 +15,7 @@ from selfcal._support.random_streams import draws_globally, redirected, stream_i
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.interfaces import Evaluation, Problem
 from selfcal.training.recipe import Recipe
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 BLOCK = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
@@ -34,7 +33,7 @@ class BilevelProblem(Problem):
         self.module = module
         self.recipe = recipe
         self._members = members_of(module)
-        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        trainable = _trainable(module)
         if not trainable:
             raise ConfigError("The network has no trainable parameters; expected at least one.")
         if len({(p.dtype, p.device) for p in trainable.values()}) > 1:
@@ -46,12 +45,9 @@ class BilevelProblem(Problem):
         self._live = list(trainable.values())
         self._sizes = [p.numel() for p in self._live]
         self._written = self._versions()
-        decayed = [
-            name.endswith("weight") and value.ndim > 1 for name, value in trainable.items()
-        ]  # vectors, such as biases and the scales of a normalisation, are none of a decay's business
-        self._n_layers = sum(decayed) // self.n_members
-        numbers = itertools.cycle(range(self._n_layers))
-        self._layers = [next(numbers) if own else None for own in decayed]
+        self._member_shapes = [
+            {name: p.shape for name, p in _trainable(member).items()} for member in self._members
+        ]
         model = recipe.outer_model
         self._head_name, self._head = _head(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
@@ -64,9 +60,10 @@ class BilevelProblem(Problem):
 
     def sizes(self, n_train: int) -> Sizes:
         """How large the problem is."""
+        shapes = self._member_shapes[0]
         if self._head is None:
-            return Sizes(n_train, n_layers=self._n_layers)
-        return Sizes(n_train, self._head.out_features, self._head.in_features, self._n_layers)
+            return Sizes(n_train, shapes=shapes)
+        return Sizes(n_train, self._head.out_features, self._head.in_features, shapes)
 
     def read(self) -> Tensor:
         """The module's parameters as one flat vector (a copy)."""
@@ -109,15 +106,15 @@ class BilevelProblem(Problem):
         return [p._version for p in self._live]
 
     def output(self, theta: Tensor, batch: Batch) -> Output:
-        """What the module says about the rows with its parameters at `theta`."""
+        """The module's output for the rows, with its parameters at `theta`."""
         parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
         params = {name: part.view_as(p) for name, part, p in parts}
         return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
-        """What it says about the rows as the outer model blurs them."""
+        """The output for the input that the outer model makes of the rows."""
         with redirected(self._draws_globally):
-            x = self._blurred(outer, batch.x)
+            x = self._network_input(outer, batch.x)
         return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
@@ -138,22 +135,27 @@ class BilevelProblem(Problem):
                 values = values * factor
         return values.mean() if penalty is None else values.mean() + penalty
 
-    def decay(self, outer: OuterParams) -> Tensor | None:
-        """The outer model's decay of each layer, spread over the weights; the networks of a team share it."""
+    def update_term(self, theta: Tensor, outer: OuterParams) -> Tensor | None:
+        """The outer model's part of the update as a flat vector; zero for parameters that it leaves out."""
         model = self.recipe.outer_model
-        if model is None or not model.decays:
+        if model is None or not model.changes_update:
             return None
-        given = model.decay(outer)
-        none = given.new_zeros(())
-        pairs = zip(self._layers, self._sizes, strict=True)
-        return torch.cat([(none if layer is None else given[layer]).expand(size) for layer, size in pairs])
+        members = self._by_member(theta)
+        terms = model.update_term(outer, members)
+        return torch.cat(
+            [
+                (term[name] if name in term else torch.zeros_like(value)).reshape(-1)
+                for member, term in zip(members, terms, strict=True)
+                for name, value in member.items()
+            ]
+        )
 
     def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
         """The training loss and its gradient at the module's own parameters, as plain training has it.
 
         The forward pass is the module's own, so that BatchNorm statistics move as they should.
         """
-        output = self._observed(lambda: self.module(self._blurred(outer, batch.x)))
+        output = self._observed(lambda: self.module(self._network_input(outer, batch.x)))
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
@@ -171,9 +173,17 @@ class BilevelProblem(Problem):
         with torch.no_grad(), evaluating(self.module):
             return self.recipe.outer_model(outer, self.output(theta, batch), batch)
 
-    def _blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def _network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
         model = self.recipe.outer_model
-        return x if model is None else model.blurred(outer, x)
+        return x if model is None else model.network_input(outer, x)
+
+    def _by_member(self, theta: Tensor) -> list[NetworkParams]:
+        """The parameters of each network by their names in it; views of `theta`."""
+        parts = iter(theta.split(self._sizes))
+        return [
+            {name: next(parts).view(shape) for name, shape in shapes.items()}
+            for shapes in self._member_shapes
+        ]
 
     def _observed(self, run: Callable[[], object]) -> Output:
         """The output of a pass, with what the head was given if the outer model reads it."""
@@ -238,6 +248,10 @@ def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
     ]
     with torch.no_grad(), evaluating(module):
         return torch.cat([module(block) for block in blocks])[: len(x)]
+
+
+def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
 def _beside(module: nn.Module) -> list[Tensor]:

@@ -57,7 +57,7 @@ class Recipe:
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
         if self.portfolio and self.splitter is None:
-            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no splitter; give it CrossFit().")
+            raise ConfigError(f"Recipe {self.name!r} has a portfolio and no splitter. Pass splitter=, too.")
         tried = [self, *(candidate.recipe for candidate in self.portfolio)]
         if self.splitter is not None and any(recipe.calibrator is not None for recipe in tried):
             raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
@@ -67,11 +67,12 @@ class Recipe:
                 f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
                 f"give all of {', '.join(_OUTER_LEVEL)}, or none."
             )
-        decays = self.outer_model is not None and self.outer_model.decays
-        if decays and self.hypergradient is not None and not self.hypergradient.sees_decay:
+        changes_update = self.outer_model is not None and self.outer_model.changes_update
+        if changes_update and self.hypergradient and not self.hypergradient.differentiates_update:
             raise ConfigError(
-                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training "
-                f"loss, which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
+                f"Recipe {self.name!r}: {self.outer_model!r} changes the update of the parameters and needs a "
+                f"hypergradient that differentiates the update; got {self.hypergradient!r}. Use a hypergradient "
+                "that differentiates through the inner steps."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
         givers = (self.transform, self.outer_model)

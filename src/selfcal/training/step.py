@@ -194,11 +194,10 @@ class BilevelStep:
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
-            decay = self.problem.decay(self._outer)
-            lost = None if decay is None else decay * self._theta
+            term = self.problem.update_term(self._theta, self._outer)
             self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
-            if lost is not None:
-                self._theta.sub_(lost, alpha=self.optimizer.rate(self.count))
+            if term is not None:
+                self._theta.sub_(term, alpha=self.optimizer.step_size(self.count))
         if rewind is not None:
             kept = None if self._records == "start" else evaluation
             step = InnerStep(before, self._state, self.count, batch, rewind, kept, graph)
