@@ -52,7 +52,7 @@ def test_training_sees_the_mixed_rows_and_is_the_same_for_the_same_seed():
 
 
 def test_a_loss_that_cannot_use_what_the_transform_tells():
-    with pytest.raises(ConfigError, match="offer other, share; the loss accepts penalty, weight"):
+    with pytest.raises(ConfigError, match="provide other, share; the loss accepts penalty, weight"):
         Recipe(name="odd", loss=losses.cross_entropy, transform=Mixup())
     with pytest.raises(ConfigError, match="transform must be a BatchTransform object"):
         Recipe(name="odd", loss=losses.cross_entropy, transform="mixup")

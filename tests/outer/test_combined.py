@@ -70,12 +70,12 @@ def test_what_one_part_needs_the_whole_needs():
 @pytest.mark.parametrize(
     ("parts", "wording"),
     [
-        ((outer.Gamma(), outer.GammaNet()), "more than one gives gamma"),
-        ((outer.SampleWeights(), outer.WeightNet()), "more than one gives weight"),
-        ((outer.LayerDecay(), outer.LayerDecay(start=1.0)), "more than one gives LayerDecay"),
+        ((outer.Gamma(), outer.GammaNet()), "more than one provides gamma"),
+        ((outer.SampleWeights(), outer.WeightNet()), "more than one provides weight"),
+        ((outer.LayerDecay(), outer.LayerDecay(start=1.0)), "more than one provides LayerDecay"),
         ((outer.GammaNet(layer="a"), outer.UnitL2(layer="b")), "the same layer; got .*'a', 'b'"),
-        ((), "Combined needs outer models"),
-        ((losses.focal,), "Combined needs outer models"),
+        ((), "Combined needs a tuple of outer models"),
+        ((losses.focal,), "Combined needs a tuple of outer models"),
     ],
     ids=["gamma", "weight", "decay", "layer", "none", "other"],
 )

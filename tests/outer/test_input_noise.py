@@ -99,7 +99,7 @@ def test_a_classifier_that_learns_it_with_the_decay_predicts_without_noise():
 def test_whole_numbers_are_refused():
     module = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(8, 3))
     step = BilevelStep(module, SGD(lr=0.1), recipe(), n_train=6)
-    with pytest.raises(ConfigError, match=r"must be real numbers; got torch\.int64"):
+    with pytest.raises(ConfigError, match=r"needs input of real numbers; got torch\.int64"):
         step(
             (torch.arange(12).view(6, 2) % 10, torch.arange(6) % 3),
             (torch.zeros(2, 2).long(), torch.arange(2)),

@@ -232,7 +232,7 @@ def test_the_penalty_is_part_of_the_training_loss():
 
 
 def test_label_smoothing_needs_to_know_the_classes():
-    with pytest.raises(ConfigError, match=r"give LabelSmoothing\(n_classes=...\)"):
+    with pytest.raises(ConfigError, match=r"Pass LabelSmoothing\(n_classes=...\)"):
         outer.LabelSmoothing().init(Sizes(n_train=5), LIKE)
     assert len(outer.LabelSmoothing(n_classes=4).init(Sizes(n_train=5), LIKE)["smoothing"]) == 4
     model = outer.LabelSmoothing()

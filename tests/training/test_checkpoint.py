@@ -36,7 +36,7 @@ def stop_at(count):
 
 @pytest.fixture
 def _saved_often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", math.inf)
+    monkeypatch.setattr(checkpoint, "MAX_SAVING_FRACTION", math.inf)
 
 
 def interrupted(go, stops=(12, 30, 48)):
@@ -132,7 +132,9 @@ def test_every_kind_of_batches_goes_on(kind, tmp_path):
 
 def test_a_loader_that_shuffles_is_refused(tmp_path):
     loader = DataLoader(TensorDataset(*data()[0]), batch_size=32, shuffle=True)
-    with pytest.raises(ConfigError, match=r"shuffles.*could not go on exactly.*Give the data as tensors"):
+    with pytest.raises(
+        ConfigError, match=r"shuffles.*could not be resumed exactly.*Pass the data as tensors"
+    ):
         train(network(), loader, recipe=recipes.standard(), optimizer=Adam(), checkpoint=tmp_path)
 
 
@@ -310,7 +312,7 @@ def test_cut_off_anywhere_falls_back(two):
     for size in np.linspace(0, len(whole) - 1, 100).astype(int):
         two.write_bytes(whole[:size])
         with pytest.warns(
-            RecoveryWarning, match=rf"{two} cannot be used: .* Going on from checkpoint-00000001"
+            RecoveryWarning, match=rf"{two} cannot be used: .* Resuming from checkpoint-00000001"
         ):
             assert generations(two.parent).newest()["count"] == 1
 
@@ -343,7 +345,7 @@ def test_nothing_sound_is_an_error(two):
     for path in generations(two.parent).files():
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(
-        CheckpointError, match=r"No sound checkpoint is left in .* Remove the folder"
+        CheckpointError, match=r"No intact checkpoint is left in .* Remove the folder"
     ) as error:
         generations(two.parent).newest()
     assert error.value.exit_code == 5
@@ -484,7 +486,8 @@ def test_a_loss_that_always_fails_says_where_and_with_what():
     x[7, 2] = 1e38
     with pytest.raises(
         TrainingError,
-        match=r"became (inf|nan) at step 1 with SGD\(lr=0.0125,.*between -\d.* and 1e\+38.*went back 3 times before",
+        match=r"became (inf|nan) at step 1 with SGD\(lr=0.0125,.*between -\d.* and 1e\+38.*"
+        "rolled back 3 times before",
     ) as error:
         train(
             network()[4],

@@ -43,7 +43,7 @@ def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():
         provides = frozenset({"gamma"})
 
     with pytest.raises(
-        ConfigError, match="offer gamma; the loss accepts penalty, weight and requires nothing"
+        ConfigError, match="provide gamma; the loss accepts penalty, weight and requires nothing"
     ):
         Recipe(
             name="odd",
@@ -81,7 +81,7 @@ def test_inner_steps_must_be_positive():
 
 def test_a_loss_that_needs_what_nobody_offers():
     with pytest.raises(
-        ConfigError, match="offer nothing; the loss accepts gamma, penalty, weight and requires gamma"
+        ConfigError, match="provide nothing; the loss accepts gamma, penalty, weight and requires gamma"
     ):
         Recipe(name="odd", loss=lambda logits, y, *, gamma: logits)
 

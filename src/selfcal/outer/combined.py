@@ -17,10 +17,10 @@ from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Si
 class Combined(OuterModel):
     """Several outer models side by side, each with parameters of its own.
 
-    Their names begin with that of the model: ``"LayerDecay.log10_decay"``.
+    The names of the parameters begin with the name of the model: ``"LayerDecay.log10_decay"``.
 
     Args:
-        models: The outer models; no two may give the same hyperparameter.
+        models: The outer models; no two may be of one class or provide the same hyperparameter.
 
     Example:
         >>> import torch
@@ -37,7 +37,7 @@ class Combined(OuterModel):
     def __post_init__(self) -> None:
         if not self.models or not all(isinstance(model, OuterModel) for model in self.models):
             raise ConfigError(
-                f"Combined needs outer models such as (LayerDecay(), Gamma()); got {self.models!r}."
+                f"Combined needs a tuple of outer models such as (LayerDecay(), Gamma()); got {self.models!r}."
             )
         given = Counter(name for model in self.models for name in model.provides)
         twice = sorted(name for name, times in given.items() if times > 1)
@@ -45,13 +45,14 @@ class Combined(OuterModel):
         twice += sorted(name for name, times in kinds.items() if times > 1)
         if twice:
             raise ConfigError(
-                f"Outer models that are put together must each give something else; of {self.models!r} more than "
-                f"one gives {', '.join(twice)}. Leave one out."
+                f"Combined outer models must each provide something different; of {self.models!r} more than one "
+                f"provides {', '.join(twice)}. Leave one out."
             )
         layers = {model.layer for model in self.models if model.reads_head}
         if len(layers) > 1:
             raise ConfigError(
-                f"Outer models that are put together must look at the same layer; got {sorted(map(str, layers))}."
+                f"Combined outer models must read the same layer; got {sorted(map(str, layers))}. Pass the same "
+                "layer= to each."
             )
         joined = {
             "provides": frozenset(given),
@@ -63,11 +64,11 @@ class Combined(OuterModel):
             object.__setattr__(self, name, value)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
-        """What each has before training."""
+        """The parameters of each model before training."""
         return self._joined({model: model.init(sizes, like) for model in self.models})
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """What each gives for these rows."""
+        """The hyperparameters of each model for these rows."""
         given = (model(own, output, batch) for model, own in self._parted(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
@@ -93,7 +94,7 @@ class Combined(OuterModel):
         return rule
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Each to what it allows."""
+        """The projection of each model."""
         return self._joined({model: model.project(own) for model, own in self._parted(outer).items()})
 
     def _joined(self, parts: dict[OuterModel, OuterParams]) -> OuterParams:

@@ -1,4 +1,4 @@
-"""The parts a method is made of. Everything here is abstract; a `Recipe` puts concrete parts together."""
+"""The interfaces of the parts of a method; a `Recipe` puts concrete parts together."""
 
 from __future__ import annotations
 

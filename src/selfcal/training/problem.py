@@ -17,16 +17,16 @@ from selfcal.training.interfaces import Evaluation, Problem
 from selfcal.training.recipe import Recipe
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
-BLOCK = 256
+PREDICTION_ROWS = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
-and what is predicted for a row must not depend on the rows beside it."""
+and the prediction for a row must not depend on the other rows."""
 
 
 class BilevelProblem(Problem):
     """The inner and the outer loss of a recipe for one `nn.Module`.
 
-    The flat vector `theta` holds the module's trainable parameters in their own order. The parameters
-    themselves are set by `write` only; passes at any `theta` move buffers unless they are within `look_ahead`.
+    The flat vector `theta` holds the module's trainable parameters in their own order. Only `write` sets the
+    parameters; passes at any `theta` update buffers unless they are within `look_ahead`.
     """
 
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
@@ -35,10 +35,10 @@ class BilevelProblem(Problem):
         self._members = members_of(module)
         trainable = _trainable(module)
         if not trainable:
-            raise ConfigError("The network has no trainable parameters; expected at least one.")
+            raise ConfigError("The network must have trainable parameters; got no trainable parameters.")
         if len({(p.dtype, p.device) for p in trainable.values()}) > 1:
             raise ConfigError(
-                "The network's trainable parameters must share one dtype and one device; "
+                "The network's trainable parameters must have one dtype and one device; "
                 "got several. Try module.float().to(device)."
             )
         self._names = list(trainable)
@@ -54,7 +54,7 @@ class BilevelProblem(Problem):
         self._draws_globally = draws_globally(module, model)
         if self._reads_head and self._head is None:
             raise ConfigError(
-                f"Recipe {recipe.name!r} looks at what the network's last linear layer is given; this network, a "
+                f"Recipe {recipe.name!r} reads the input of the network's last linear layer; this network, a "
                 f"{type(module).__name__}, has no linear layer. End it with torch.nn.Linear(features, classes)."
             )
 
@@ -78,11 +78,11 @@ class BilevelProblem(Problem):
 
     @property
     def n_members(self) -> int:
-        """How many networks there are, each with rows of its own."""
+        """The number of networks, each with rows of its own."""
         return len(self._members)
 
     def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """Of each network, its parameters as one flat vector and what it holds beside them (copies)."""
+        """Of each network, its parameters as one flat vector, and its buffers and frozen parameters (copies)."""
         thetas = self.read().view(self.n_members, -1)
         return [
             (theta.clone(), [value.clone() for value in _beside(member)])
@@ -90,16 +90,16 @@ class BilevelProblem(Problem):
         ]
 
     def kept(self) -> list[Tensor]:
-        """What the networks hold beside their trainable parameters: buffers and frozen parameters."""
+        """The networks' buffers and frozen parameters."""
         return [value for member in self._members for value in _beside(member)]
 
     def keep(self, values: Iterable[Tensor]) -> None:
-        """Set what `kept` gives."""
+        """Set the values that `kept` returns."""
         for own, value in zip(self.kept(), values, strict=True):
             own.copy_(value)
 
     def changed_since_written(self) -> bool:
-        """Whether somebody else has set parameters (clipped, loaded or averaged them) since `write`."""
+        """Whether parameters were set (clipped, loaded or averaged) by other code since `write`."""
         return self._versions() != self._written
 
     def _versions(self) -> list[int]:
@@ -118,7 +118,7 @@ class BilevelProblem(Problem):
         return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
-        """The mean over the rows of weight times loss, and the penalty if there is one."""
+        """The mean over the rows of weight times loss, plus the penalty if there is one."""
         model = self.recipe.outer_model
         hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
         weight, penalty = hyper.get("weight"), hyper.get("penalty")
@@ -151,9 +151,9 @@ class BilevelProblem(Problem):
         )
 
     def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
-        """The training loss and its gradient at the module's own parameters, as plain training has it.
+        """The training loss and its gradient at the module's own parameters, as in plain training.
 
-        The forward pass is the module's own, so that BatchNorm statistics move as they should.
+        The forward pass is the module's own, so that BatchNorm statistics are updated.
         """
         output = self._observed(lambda: self.module(self._network_input(outer, batch.x)))
         loss = self.training_loss(output, outer, batch)
@@ -161,14 +161,14 @@ class BilevelProblem(Problem):
         return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
 
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
-        """The outer loss, with the network in the mode it will predict in."""
+        """The outer loss, with the network in evaluation mode."""
         assert self.recipe.objective is not None
         with evaluating(self.module):
             output = self.output(theta, batch)
         return self.recipe.objective(output, batch)
 
     def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
-        """What the outer model gives for these rows, with the network in the mode it will predict in."""
+        """The outer model's hyperparameters for these rows, with the network in evaluation mode."""
         assert self.recipe.outer_model is not None
         with torch.no_grad(), evaluating(self.module):
             return self.recipe.outer_model(outer, self.output(theta, batch), batch)
@@ -186,7 +186,7 @@ class BilevelProblem(Problem):
         ]
 
     def _observed(self, run: Callable[[], object]) -> Output:
-        """The output of a pass, with what the head was given if the outer model reads it."""
+        """The output of a pass, with the head's input and weight if the outer model reads them."""
         seen: list[tuple[Tensor, Tensor]] = []
         watched: AbstractContextManager[object] = nullcontext()
         if self._reads_head and self._head is not None:
@@ -202,15 +202,15 @@ class BilevelProblem(Problem):
         fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[1]
         if not fits:
             raise ConfigError(
-                f"The head of the network must be called once in a pass, with a vector a row, and give the "
-                f"{logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. Name "
-                "the right one with the outer model's `layer`."
+                f"The head of the network must be called once in a pass, with one vector for each row, and return "
+                f"the {logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. "
+                "Name the right one with the outer model's `layer`."
             )
         return Output(logits, *seen[0])
 
     @contextmanager
     def look_ahead(self) -> Iterator[None]:
-        """Within it, passes through the network leave no trace in its buffers or in the random streams."""
+        """A context in which passes through the network change neither its buffers nor the random streams."""
         buffers = [(b, b.clone()) for b in self.module.buffers()]
         with stream_in_use(self._live[0].device).restored():
             try:
@@ -221,9 +221,9 @@ class BilevelProblem(Problem):
 
 
 def members_of(module: nn.Module) -> list[nn.Module]:
-    """The networks that a module trains side by side, if it has `independent_members`; otherwise the module itself.
+    """The module's `independent_members`, networks that are trained side by side; by default the module itself.
 
-    Each of them has rows of its own in every batch, in their order, and its own best state.
+    Each of them has rows of its own in every batch, in the order of the members, and its own best state.
     """
     members: list[nn.Module] = getattr(module, "independent_members", [module])
     return members
@@ -231,7 +231,7 @@ def members_of(module: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Within it, the module is in evaluation mode; afterwards every part is in the mode it was in."""
+    """A context in which the module is in evaluation mode; afterwards the mode of every part is restored."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -242,9 +242,10 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
-    """What the network returns for these rows in the mode it predicts in, whatever rows stand beside them."""
+    """The network's outputs for these rows in evaluation mode; each is independent of the other rows."""
     blocks = [
-        torch.cat([rows, rows.new_zeros(BLOCK - len(rows), *rows.shape[1:])]) for rows in x.split(BLOCK)
+        torch.cat([rows, rows.new_zeros(PREDICTION_ROWS - len(rows), *rows.shape[1:])])
+        for rows in x.split(PREDICTION_ROWS)
     ]
     with torch.no_grad(), evaluating(module):
         return torch.cat([module(block) for block in blocks])[: len(x)]

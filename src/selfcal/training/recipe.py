@@ -1,4 +1,4 @@
-"""What a method is: the parts it is made of, which fit together."""
+"""A method as a combination of parts, which are checked to fit."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """A named method: which parts it is made of. Parts that do not fit fail here, not in training.
+    """A named method as its parts. Parts that do not fit raise an error here, not in training.
 
-    With a `splitter`, several networks are trained on parts of the rows and answer as one. With a `portfolio`, its
-    candidates are raced, and what they say about rows they have not seen decides how much each counts.
+    With a `splitter`, several networks are trained on splits of the rows and form an ensemble. With a `portfolio`,
+    its candidates compete in successive halving, and their out-of-fold predictions determine the ensemble's weights.
     """
 
     name: str
@@ -60,12 +60,14 @@ class Recipe:
             raise ConfigError(f"Recipe {self.name!r} has a portfolio and no splitter. Pass splitter=, too.")
         tried = [self, *(candidate.recipe for candidate in self.portfolio)]
         if self.splitter is not None and any(recipe.calibrator is not None for recipe in tried):
-            raise ConfigError(f"Recipe {self.name!r} finds a temperature itself; leave the calibrator out.")
+            raise ConfigError(
+                f"Recipe {self.name!r} has a splitter and fits a temperature itself; leave the calibrator out."
+            )
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(
-                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
-                f"give all of {', '.join(_OUTER_LEVEL)}, or none."
+                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}. "
+                f"Pass all of {', '.join(_OUTER_LEVEL)}, or none."
             )
         changes_update = self.outer_model is not None and self.outer_model.changes_update
         if changes_update and self.hypergradient and not self.hypergradient.differentiates_update:
@@ -75,19 +77,19 @@ class Recipe:
                 "that differentiates through the inner steps."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
-        givers = (self.transform, self.outer_model)
-        offered = frozenset().union(*(giver.provides for giver in givers if giver is not None))
+        providers = (self.transform, self.outer_model)
+        provided = frozenset().union(*(part.provides for part in providers if part is not None))
         accepted = {"weight", "penalty", *(k.name for k in keywords)}
         required = {k.name for k in keywords if k.default is k.empty}
-        if offered - accepted or required - offered:
+        if provided - accepted or required - provided:
             raise ConfigError(
-                f"Recipe {self.name!r}: the parts do not fit. Outer level and transform offer "
-                f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
+                f"Recipe {self.name!r}: the parts do not fit. Outer model and transform provide "
+                f"{', '.join(sorted(provided)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
                 f"and requires {', '.join(sorted(required)) or 'nothing'}."
             )
 
     def __repr__(self) -> str:
-        """The parts that are there, the loss by its name: equal recipes read the same in every process."""
+        """The parts that are set, the loss by its name, so that equal recipes have equal reprs in every process."""
         loss, called = self.loss, ""
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
@@ -101,12 +103,12 @@ class Recipe:
 
     @property
     def is_bilevel(self) -> bool:
-        """Whether there is an outer level at all."""
+        """Whether there is an outer level."""
         return self.outer_model is not None
 
     @property
     def needs_outer_data(self) -> bool:
-        """Whether rows must be kept back from training for the outer level or the calibrator."""
+        """Whether rows must be held out from training for the outer level or the calibrator."""
         return self.is_bilevel or self.calibrator is not None
 
 
