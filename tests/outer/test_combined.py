@@ -79,7 +79,7 @@ def test_what_one_part_needs_the_whole_needs():
     ],
     ids=["gamma", "weight", "decay", "layer", "none", "other"],
 )
-def test_parts_that_cannot_be_put_together(parts, wording):
+def test_models_that_cannot_be_combined(parts, wording):
     with pytest.raises(ConfigError, match=wording):
         outer.Combined(parts)
 
@@ -100,7 +100,7 @@ def parts_of_training():
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 
-def test_a_step_that_is_stored_and_taken_up_again_goes_on_bit_for_bit():
+def test_a_restored_step_continues_bit_for_bit():
     module, rows, held_out, recipe = parts_of_training()
     batch = Batch(*rows, torch.arange(40))
     whole = BilevelStep(module, optimizers.Adam(lr=0.05), recipe, n_train=40)
@@ -115,7 +115,7 @@ def test_a_step_that_is_stored_and_taken_up_again_goes_on_bit_for_bit():
     assert all(torch.equal(v, again.outer_params[name]) for name, v in whole.outer_params.items())
 
 
-def test_a_run_that_is_killed_goes_on_from_its_checkpoint_bit_for_bit(tmp_path):
+def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     class KilledError(Exception):
         pass
 

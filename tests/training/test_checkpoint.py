@@ -23,7 +23,7 @@ from tests.faults.training import data, digest, network, run
 
 
 class Stop(Exception):  # noqa: N818 - not an error
-    """The end of a process, as far as training can tell."""
+    """Stands for the end of the process."""
 
 
 def stop_at(count):
@@ -40,7 +40,7 @@ def _saved_often(monkeypatch):
 
 
 def interrupted(go, stops=(12, 30, 48)):
-    """Run it with three ends on the way."""
+    """Run it, stopped and resumed at these steps."""
     for count in stops:
         with pytest.raises(Stop):
             go(watch=stop_at(count))
@@ -61,7 +61,7 @@ def interrupted(go, stops=(12, 30, 48)):
     ],
     ids=lambda recipe: recipe if isinstance(recipe, str) else "unrolled",
 )
-def test_going_on_gives_the_bits_of_a_run_without_a_break(recipe, tmp_path):
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(recipe, tmp_path):
     assert digest(interrupted(lambda **s: run(recipe, tmp_path, **s))) == digest(run(recipe))
 
 
@@ -69,7 +69,7 @@ def test_going_on_gives_the_bits_of_a_run_without_a_break(recipe, tmp_path):
 @pytest.mark.parametrize(
     "optimizer", [SGD(lr=1.0), SGD(lr=StepDecay(0.1, (20,)), momentum=0.9)], ids=["plain", "decay"]
 )
-def test_optimizers_and_early_stopping_go_on(optimizer, tmp_path):
+def test_optimizers_and_early_stopping_are_resumed(optimizer, tmp_path):
     settings = {"optimizer": optimizer, "patience": 3, "max_steps": 200, "evaluate_every": 4}
     whole = run("bo4sc", **settings)
     assert whole.status == "stopped early"
@@ -108,7 +108,7 @@ KINDS = {
 
 @pytest.mark.usefixtures("_saved_often")
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_batches_goes_on(kind, tmp_path):
+def test_every_kind_of_batches_is_resumed(kind, tmp_path):
     parts = [KINDS[kind](*part) for part in data()]
 
     def go(folder=tmp_path, **settings):
@@ -363,12 +363,12 @@ def test_other_files_in_the_folder_stay(tmp_path):
 
 
 def signed(content):
-    """Bytes with a digest that fits, as somebody with bad intent would make them."""
+    """Bytes with a matching digest, as an attacker would make them."""
     return content.replace(b"0" * 64, checkpoint._digest(content), 1)
 
 
 def test_random_and_hostile_files_are_refused_and_nothing_worse(tmp_path):
-    """Noise, changed files, and changed files that were signed anew."""
+    """Noise, changed files, and changed files with a matching digest."""
     choose = random.Random(0)
     whole = packed({"format": checkpoint.FORMAT, "identity": {}, "state": Counting(1).state()})
     blank = checkpoint._DIGEST.sub(b'"sha256":"' + b"0" * 64 + b'"', whole)
@@ -459,7 +459,7 @@ def test_a_run_that_runs_away_comes_back_with_half_the_step_size():
 
 @pytest.mark.usefixtures("_saved_often")
 @pytest.mark.filterwarnings("ignore::selfcal.errors.RecoveryWarning")
-def test_rolling_back_goes_on_too(tmp_path):
+def test_roll_backs_are_resumed_too(tmp_path):
     """Stopped between the last good place and the failure, and again after it."""
     whole = steep()
     first = int(whole.history.rollback_step[0])
