@@ -94,6 +94,16 @@ def test_a_step_subtracts_the_update_term_times_the_step_size():
     torch.testing.assert_close(ours[0].weight, plain[0].weight)
 
 
+def test_an_update_term_for_an_unknown_parameter_is_an_error():
+    class Misspelt(PullToOne):
+        def update_term(self, outer, members):
+            return [{"4.wieght": member["4.weight"]} for member in members]
+
+    problem = BilevelProblem(network(), replace(recipes.bo4sc(), outer_model=Misspelt()))
+    with pytest.raises(ConfigError, match=r"names of trainable parameters; got 4\.wieght\."):
+        problem.update_term(problem.read(), {})
+
+
 def test_only_training_sees_the_changed_input():
     problem = pulled(network().eval())
     theta, batch = problem.read(), Batch(X, Y, torch.arange(10))

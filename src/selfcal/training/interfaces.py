@@ -125,7 +125,7 @@ class BatchTransform(ABC):
 class Objective(ABC):
     """What the outer level minimises: a scalar of the network's output on the outer data.
 
-    Objectives can be added with weights: ``NLL() + 0.5 * DECE()``.
+    Objectives can be added with weights: ``first + 0.5 * second``.
     """
 
     @abstractmethod
@@ -143,7 +143,7 @@ class Objective(ABC):
 
 @dataclass(frozen=True, repr=False)
 class WeightedSum(Objective):
-    """Several objectives in one, each times its weight; ``NLL() + 0.5 * DECE()`` writes it.
+    """A weighted sum of objectives, made by ``first + 0.5 * second``.
 
     Nested sums are flattened, so that equal sums compare equal.
     """

@@ -142,6 +142,12 @@ class BilevelProblem(Problem):
             return None
         members = self._by_member(theta)
         terms = model.update_term(outer, members)
+        unknown = {name for term, member in zip(terms, members, strict=True) for name in term.keys() - member}
+        if unknown:
+            raise ConfigError(
+                f"The update term of {model!r} must be given by the names of trainable parameters; got "
+                f"{', '.join(sorted(unknown))}. Use the names in `members`."
+            )
         return torch.cat(
             [
                 (term[name] if name in term else torch.zeros_like(value)).reshape(-1)
