@@ -69,19 +69,19 @@ class Combined(OuterModel):
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The hyperparameters of each model for these rows."""
-        given = (model(own, output, batch) for model, own in self._parted(outer).items())
+        given = (model(own, output, batch) for model, own in self._by_model(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
     def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
         """The input after each model in turn has changed it."""
-        for model, own in self._parted(outer).items():
+        for model, own in self._by_model(outer).items():
             x = model.network_input(own, x)
         return x
 
     def update_term(self, outer: OuterParams, members: Sequence[NetworkParams]) -> list[NetworkParams]:
         """The sum of what each model adds to the update."""
         total: list[NetworkParams] = [{} for _ in members]
-        for model, own in self._parted(outer).items():
+        for model, own in self._by_model(outer).items():
             for summed, term in zip(total, model.update_term(own, members), strict=True):
                 for name, value in term.items():
                     summed[name] = summed[name] + value if name in summed else value
@@ -95,7 +95,7 @@ class Combined(OuterModel):
 
     def project(self, outer: OuterParams) -> OuterParams:
         """The projection of each model."""
-        return self._joined({model: model.project(own) for model, own in self._parted(outer).items()})
+        return self._joined({model: model.project(own) for model, own in self._by_model(outer).items()})
 
     def _joined(self, parts: dict[OuterModel, OuterParams]) -> OuterParams:
         return {
@@ -104,7 +104,7 @@ class Combined(OuterModel):
             for name, value in own.items()
         }
 
-    def _parted(self, outer: OuterParams) -> dict[OuterModel, OuterParams]:
+    def _by_model(self, outer: OuterParams) -> dict[OuterModel, OuterParams]:
         """The parameters of each model under its own names."""
         starts = {model: f"{type(model).__name__}." for model in self.models}
         return {

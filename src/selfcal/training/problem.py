@@ -85,13 +85,13 @@ class BilevelProblem(Problem):
         """Of each network, its parameters as one flat vector, and its buffers and frozen parameters (copies)."""
         thetas = self.read().view(self.n_members, -1)
         return [
-            (theta.clone(), [value.clone() for value in _beside(member)])
+            (theta.clone(), [value.clone() for value in _buffers_and_frozen(member)])
             for theta, member in zip(thetas, self._members, strict=True)
         ]
 
     def kept(self) -> list[Tensor]:
         """The networks' buffers and frozen parameters."""
-        return [value for member in self._members for value in _beside(member)]
+        return [value for member in self._members for value in _buffers_and_frozen(member)]
 
     def keep(self, values: Iterable[Tensor]) -> None:
         """Set the values that `kept` returns."""
@@ -261,7 +261,7 @@ def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in module.named_parameters() if p.requires_grad}
 
 
-def _beside(module: nn.Module) -> list[Tensor]:
+def _buffers_and_frozen(module: nn.Module) -> list[Tensor]:
     """Buffers and frozen parameters."""
     return [*module.buffers(), *(p.detach() for p in module.parameters() if not p.requires_grad)]
 
