@@ -51,6 +51,13 @@ class WeightedRidge(Problem):
         return Batch(self.x_outer, self.y_outer)
 
 
+class UpdatedRidge(WeightedRidge):
+    """The same with a part of the update that is nonlinear in theta and in the weights."""
+
+    def update_term(self, theta, outer):
+        return outer["weight"].square().sum() * theta.tanh()
+
+
 def weighted_ridge(seed=0, n=12, d=4):
     generator = torch.Generator().manual_seed(seed)
     options = {"dtype": torch.float64, "generator": generator}
@@ -71,6 +78,9 @@ def run_inner(problem, rule, theta, outer, batches, *, keep_graphs=False):
         graph = problem.gradient_graph(theta, outer, batch)
         grad = graph.evaluation.grad
         after, state_after = rule.update(theta, grad, state, count)
+        term = problem.update_term(theta, outer)
+        if term is not None:
+            after = after - rule.step_size(count) * term
         kept = graph if keep_graphs else None
         steps.append(InnerStep(theta, state_after, count, batch, rewind, graph.evaluation, kept))
         theta, state = after, state_after

@@ -161,7 +161,7 @@ def test_a_falling_step_size_is_that_of_the_steps_own_number(make):
     ("settings", "wording"),
     [
         ((0.0, (3,)), "start"),
-        ((0.1, (5, 3)), "do not fall"),
+        ((0.1, (5, 3)), "in ascending order"),
         ((0.1, (0,)), "after"),
         ((0.1, (3,), -1.0), "factor"),
     ],

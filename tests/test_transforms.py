@@ -25,7 +25,7 @@ def test_rows_are_mixed_in_pairs_with_labels_and_weights_to_match():
     assert torch.equal(mixed.index, rows().index)
 
 
-def test_shares_follow_the_beta_distribution():
+def test_mixing_weights_follow_the_beta_distribution():
     torch.manual_seed(0)
     for alpha, variance in ((1.0, 1 / 12), (0.2, 0.25 / 1.4)):
         shares = torch.tensor([float(Mixup(alpha)(rows(2)).hyper["share"]) for _ in range(2000)])
@@ -51,8 +51,8 @@ def test_training_sees_the_mixed_rows_and_is_the_same_for_the_same_seed():
     assert not (first == plain).all()
 
 
-def test_a_loss_that_cannot_use_what_the_transform_tells():
-    with pytest.raises(ConfigError, match="offer other, share; the loss accepts penalty, weight"):
+def test_a_loss_without_the_keywords_of_the_transform():
+    with pytest.raises(ConfigError, match="provide other, share; the loss accepts penalty, weight"):
         Recipe(name="odd", loss=losses.cross_entropy, transform=Mixup())
     with pytest.raises(ConfigError, match="transform must be a BatchTransform object"):
         Recipe(name="odd", loss=losses.cross_entropy, transform="mixup")

@@ -1,7 +1,7 @@
-"""Optimiser rules that can also be run backwards; those with a namesake in `torch.optim` equal it step for step.
+"""Differentiable optimiser rules; those with a namesake in `torch.optim` equal it step for step.
 
-Unrolled hypergradients differentiate through the update itself, which `torch.optim` has no means for. A rule
-sees one flat vector, whatever the network looks like.
+Unrolled hypergradients differentiate through the update itself, which `torch.optim` does not support. A rule
+updates one flat vector of parameters.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Rate = float | Callable[[int], float]
 
 @dataclass(frozen=True)
 class StepDecay:
-    """A step size that falls by a factor after given steps.
+    """A step size that is multiplied by a factor after given steps.
 
     Args:
-        start: The step size before the first of them.
-        after: Numbers of steps, from the first to the last.
-        factor: What the step size is multiplied with after each of them.
+        start: The initial step size.
+        after: The numbers of these steps, in ascending order.
+        factor: The factor.
 
     Example:
         >>> rate = StepDecay(0.1, after=(150, 250))
@@ -47,7 +47,7 @@ class StepDecay:
         in_range("start", self.start, 0, open_low=True)
         in_range("factor", self.factor, 0, open_low=True)
         if list(self.after) != sorted(positive_int("after", step) for step in self.after):
-            raise ConfigError(f"after must be numbers of steps that do not fall; got {self.after!r}.")
+            raise ConfigError(f"after must be step numbers in ascending order; got {self.after!r}.")
 
     def __call__(self, count: int) -> float:
         """The size of step number `count`."""
@@ -65,7 +65,7 @@ def _rate(rate: Rate, count: int) -> float:
 
 @dataclass(frozen=True)
 class SlowedRate:
-    """Another rate times a factor.
+    """A step size that is another one times a factor.
 
     Example:
         >>> SlowedRate(StepDecay(0.1, after=(150,)), 0.5)(1)
@@ -85,8 +85,8 @@ class _RatedRule(OptimizerRule):
 
     lr: Rate
 
-    def rate(self, count: int) -> float:
-        """The size of step number `count`."""
+    def step_size(self, count: int) -> float:
+        """The step size of step number `count`."""
         return _rate(self.lr, count)
 
     def slowed(self, factor: float) -> Self:
@@ -119,7 +119,7 @@ class SGD(_RatedRule):
             raise ConfigError("nesterov=True needs momentum above 0; got momentum=0. Try momentum=0.9.")
 
     def init(self, theta: Tensor) -> State:
-        """A zero velocity, or nothing without momentum."""
+        """A zero velocity, or no state without momentum."""
         return (torch.zeros_like(theta),) if self.momentum else ()
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
@@ -148,11 +148,11 @@ class SGD(_RatedRule):
 
 @dataclass(frozen=True)
 class NormalizedSGD(_RatedRule):
-    """Gradient descent by a fixed average distance: the gradient is divided by its mean absolute value.
+    """Gradient descent with the gradient divided by its mean absolute value.
 
-    `lr` is how far the average coordinate moves in one step. Hypergradients of per-row weights shrink with
-    the number of rows, with the inner step size and with the strategy; this step does not. Coordinates with
-    no gradient, such as the weights of rows that are not in the batch, do not count.
+    `lr` is the average change of a coordinate in one step. The scale of hypergradients of per-row weights depends on
+    the number of rows, the inner step size and the strategy; this step does not. Coordinates without a gradient, such
+    as the weights of rows that are not in the batch, are left out of the mean.
 
     Example:
         >>> import torch
@@ -167,17 +167,17 @@ class NormalizedSGD(_RatedRule):
         _checked_rate(self.lr)
 
     def init(self, theta: Tensor) -> State:
-        """Nothing to remember."""
+        """No state."""
         return ()
 
     def step_(self, theta: Tensor, grad: Tensor, state: State, count: int) -> None:
-        """θ = θ - lr g / mean|g|; a zero gradient leaves θ where it is."""
+        """θ = θ - lr g / mean|g|; a zero gradient leaves θ unchanged."""
         theta.sub_(grad / self._size(grad)[0], alpha=_rate(self.lr, count))
 
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """The quotient rule: every coordinate also changes the mean the others are divided by."""
+        """The quotient rule: every coordinate also changes the mean that all are divided by."""
         size, moved = self._size(step.grad)
         to_step = adjoint * -_rate(self.lr, step.count)
         to_size = -(to_step * step.grad).sum() / size**2
@@ -247,9 +247,9 @@ class Adam(_RatedRule):
     def pull_back(
         self, step: InnerStep, adjoint: Tensor, state_adjoints: State | None = None
     ) -> tuple[Tensor, Tensor, State]:
-        """By hand, with the derivative of the square root taken as 0 at 0.
+        """Written by hand, with the derivative of the square root defined as 0 at 0.
 
-        Automatic differentiation gives NaN there, and with ReLU units that never fired it does happen.
+        Automatic differentiation gives NaN there, which happens with ReLU units that were never active.
         """
         beta1, beta2 = self.betas
         mean, square = step.state_after

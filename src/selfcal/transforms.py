@@ -1,4 +1,4 @@
-"""What can be done to a training batch before the network sees it."""
+"""Transforms of training batches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from selfcal.training.types import Batch
 
 @dataclass(frozen=True)
 class Mixup(BatchTransform):
-    """Every row is mixed with another of its batch, ``x = s x_i + (1 - s) x_j``.
+    """Mixup: every row is mixed with another row of its batch, ``x = s x_i + (1 - s) x_j``.
 
-    There is one share s a batch, drawn from Beta(α, α). The loss is told the other row's label and the share:
-    `losses.mixed_cross_entropy`. Sample weights are mixed like the rows.
+    There is one mixing weight s for each batch, drawn from Beta(α, α). The other row's label and s are passed to the
+    loss as `other` and `share`; see `losses.mixed_cross_entropy`. Sample weights are mixed like the rows.
 
     Args:
-        alpha: How thorough the mixing is; 1 makes all shares alike probable, near 0 rows stay nearly as they are.
+        alpha: The parameter α; with 1 all mixing weights are equally likely, near 0 rows stay nearly unchanged.
 
     Example:
         >>> import torch
@@ -48,7 +48,7 @@ class Mixup(BatchTransform):
             share = float(torch.distributions.Beta(beta, beta).sample())
             partner = torch.randperm(len(batch.y)).to(batch.y.device)
         weight = None if batch.weight is None else torch.lerp(batch.weight[partner], batch.weight, share)
-        told = {"other": batch.y[partner], "share": batch.x.new_tensor(share)}
+        hyper = {"other": batch.y[partner], "share": batch.x.new_tensor(share)}
         return replace(
-            batch, x=torch.lerp(batch.x[partner], batch.x, share), weight=weight, hyper=batch.hyper | told
+            batch, x=torch.lerp(batch.x[partner], batch.x, share), weight=weight, hyper=batch.hyper | hyper
         )

@@ -1,5 +1,6 @@
 import pytest
 
+from selfcal import BilevelStep
 from tests.faults.training import Nursery, digest, run
 
 
@@ -14,3 +15,9 @@ def nursery(tmp_path_factory):
 def undisturbed():
     """The digest of a run that nothing happens to, by recipe."""
     return {name: digest(run(name)) for name in ("standard", "bo4sc", "crossfit")}
+
+
+@pytest.fixture
+def _no_step(monkeypatch):
+    """Any training step fails the test."""
+    monkeypatch.setattr(BilevelStep, "__call__", lambda *_: pytest.fail("a step was taken"))

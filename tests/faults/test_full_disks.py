@@ -7,6 +7,7 @@ import resource
 
 import pytest
 
+from selfcal import BilevelStep
 from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
 from tests.faults.disks import fill, make_read_only, small_disk
@@ -40,7 +41,7 @@ def test_disk_full_when_the_model_is_written(small_disk, shelf, tmp_path, monkey
     assert sorted(os.listdir(small_disk)) == [".m.training", "filler", "m"]
     (small_disk / "filler").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("selfcal.training.run.Run.advance", lambda self: pytest.fail("it trained again"))
+        patched.setattr(BilevelStep, "__call__", lambda *_: pytest.fail("it trained again"))
         succeed(*fit(shelf, model), "--resume")
     for path in (shelf / "people-model").iterdir():
         assert (model / path.name).read_bytes() == path.read_bytes()
@@ -100,9 +101,8 @@ def test_no_room_for_predictions(name, shelf, tmp_path):
 
 
 @pytest.mark.fault("F4")
-@pytest.mark.usefixtures("no_growth")
-def test_no_room_for_a_checkpoint_ends_the_command_before_training(shelf, tmp_path, monkeypatch):
-    monkeypatch.setattr("selfcal.training.run.Run.advance", lambda self: pytest.fail("a step was taken"))
+@pytest.mark.usefixtures("no_growth", "_no_step")
+def test_no_room_for_a_checkpoint_ends_the_command_before_training(shelf, tmp_path):
     result = run(*fit(shelf, tmp_path / "m"))
     assert result.exit_code == 6, result.output
     assert "bytes): File too large" in result.stderr
@@ -110,8 +110,8 @@ def test_no_room_for_a_checkpoint_ends_the_command_before_training(shelf, tmp_pa
 
 
 @pytest.mark.fault("F4")
-def test_a_read_only_disk_ends_the_command_before_training(small_disk, shelf, monkeypatch):
-    monkeypatch.setattr("selfcal.training.run.Run.advance", lambda self: pytest.fail("a step was taken"))
+@pytest.mark.usefixtures("_no_step")
+def test_a_read_only_disk_ends_the_command_before_training(small_disk, shelf):
     make_read_only(small_disk)
     result = run(*fit(shelf, small_disk / "m"))
     assert result.exit_code == 6

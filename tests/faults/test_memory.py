@@ -13,13 +13,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from selfcal import ImageBatches, TensorBatches
+from selfcal import BilevelStep, ImageBatches, TensorBatches
 from selfcal.errors import DataError, RecoveryWarning, TrainingError
 from selfcal.training import checkpoint
 from selfcal.training.batches import as_batches, halved
 from selfcal.training.checkpoint import Generations, unpacked
 from selfcal.training.problem import BilevelProblem
-from selfcal.training.run import Run
 from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, run, shelf, succeed
 from tests.faults.training import data, digest, network
@@ -93,7 +92,7 @@ def test_what_was_done_before_the_failure_leaves_no_trace(memory_for):
 @pytest.mark.filterwarnings("ignore:Batch reduced:selfcal.errors.RecoveryWarning")
 def test_a_smaller_batch_outlives_the_process(memory_for, tmp_path, monkeypatch):
     """Stopped before and after memory runs out in the middle, the run comes to the same bits."""
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", float("inf"))
+    monkeypatch.setattr(checkpoint, "MAX_SAVING_FRACTION", float("inf"))
 
     class Stopped(Exception):  # noqa: N818 - not an error
         pass
@@ -212,10 +211,10 @@ def test_what_many_classes_take_is_refused_before_training(method, network, monk
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    def started(self):
+    def started(*_):
         raise Started
 
-    monkeypatch.setattr(Run, "advance", started)
+    monkeypatch.setattr(BilevelStep, "__call__", started)
     with pytest.raises(DataError, match=rf"with method '{method}', {n_classes} classes and .* need about"):
         fit(peak)
     with pytest.raises(Started):

@@ -1,4 +1,4 @@
-"""Damaged and foreign checkpoints, losses that are no numbers, calibrators that fail: mended, or refused by name."""
+"""Damaged checkpoints, checkpoints of other runs, NaN losses, calibrators that fail: recovery or an error."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.optimize import OptimizeResult
 
-from selfcal import SelfCalibratedClassifier, calibrators, metrics, recipes
+from selfcal import BilevelStep, SelfCalibratedClassifier, calibrators, metrics, recipes
 from selfcal.commands.fit import unfinished
 from selfcal.errors import DataError
 from selfcal.training import checkpoint, engine
@@ -31,16 +31,16 @@ def fit(shelf, out, *words):
 def stopped(shelf, tmp_path, monkeypatch):
     """A training that was stopped after five steps, saved after each; its checkpoints, newest first."""
     monkeypatch.setitem(engine.train.__kwdefaults__, "checkpoint_seconds", 0)
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", math.inf)
-    advance, count = engine.Run.advance, itertools.count(1)
+    monkeypatch.setattr(checkpoint, "MAX_SAVING_FRACTION", math.inf)
+    take, count = BilevelStep.__call__, itertools.count(1)
 
-    def struck(self):
+    def interrupted(self, *batches):
         if next(count) == 5:
             signal.raise_signal(signal.SIGTERM)
-        return advance(self)
+        return take(self, *batches)
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine.Run, "advance", struck)
+        patched.setattr(BilevelStep, "__call__", interrupted)
         assert run(*fit(shelf, tmp_path / "m")).exit_code == 143
     return sorted((unfinished(tmp_path / "m") / "checkpoint").glob("*.safetensors"), reverse=True)
 
@@ -72,13 +72,13 @@ def test_a_damaged_checkpoint(damage, stopped, shelf, tmp_path):
         path.write_bytes(damage(path.read_bytes()))
     result = run(*fit(shelf, tmp_path / "m", "--resume"))
     assert result.exit_code == 5
-    assert "No sound checkpoint is left in" in result.stderr
+    assert "No intact checkpoint is left in" in result.stderr
     assert newest.exists()
     assert not (tmp_path / "m").exists()
     before.write_bytes(whole)
     result = succeed(*fit(shelf, tmp_path / "m", "--resume"))
     assert f"note: {newest} cannot be used: " in result.stderr
-    assert f"Going on from {before.name}" in result.stderr
+    assert f"Resuming from {before.name}" in result.stderr
     weights = (tmp_path / "m" / "model.safetensors").read_bytes()
     assert weights == (shelf / "people-model" / "model.safetensors").read_bytes()
 
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_another_run(shelf, tmp_path, monkeypatch):
         patched.setattr(checkpoint, "FORMAT", checkpoint.FORMAT - 1)  # the files come from a later version
         result = run(*words, "--resume")
         assert result.exit_code == 5
-        assert "Go on with the version that wrote it" in result.stderr
+        assert "Resume with the version that wrote it" in result.stderr
     assert [path.read_bytes() for path in sorted(unfinished(tmp_path / "m").rglob("*.safetensors"))] == before
     succeed(*words, "--resume")
 
@@ -129,7 +129,7 @@ def failing(monkeypatch, steps):
 def test_a_loss_that_is_no_number_now_and_then(shelf, tmp_path, monkeypatch):
     failing(monkeypatch, {3, 9})
     result = succeed(*fit(shelf, tmp_path / "m"))
-    told = "stopped being finite at step [3, 6]: training went back"
+    told = "were not finite at step [3, 6]: training was rolled back"
     assert told in result.stderr
     assert "half the learning rate, at the end with Adam(lr=0.00125" in result.stderr
     assert told in (tmp_path / "m" / "report.html").read_text()
@@ -143,7 +143,7 @@ def test_a_loss_that_never_is_a_number(shelf, tmp_path, monkeypatch):
     assert result.exit_code == 4
     assert re.search(
         r"error: The training loss became nan at step 1 with Adam\(lr=0\.000625.*features of its rows lie between "
-        r"\S+ and \S+\..*went back 3 times before",
+        r"\S+ and \S+\..*rolled back 3 times before",
         result.stderr,
     )
     assert os.listdir(tmp_path) == []

@@ -261,7 +261,7 @@ def command(case):
 
 def child(case):
     """One run, which writes its digest; its exit code is the one of the command line."""
-    checkpoint.MAX_SHARE = float("inf")
+    checkpoint.MAX_SAVING_FRACTION = float("inf")
     if "spare" in case:
         limit_memory(case["spare"])
     if "point" in case:

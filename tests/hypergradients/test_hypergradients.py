@@ -14,7 +14,7 @@ from selfcal.hypergradients import (
     Unrolled,
 )
 from selfcal.optimizers import SGD, Adam
-from tests.problems import run_inner, weighted_ridge
+from tests.problems import UpdatedRidge, run_inner, weighted_ridge
 
 EXACT_AT_THE_MINIMUM = {
     "Unrolled": [Unrolled(), Unrolled(recompute=True)],
@@ -96,6 +96,32 @@ def test_strategies_through_the_last_step_agree_with_the_exact_one_on_a_single_s
     expected_value, expected = Unrolled()(problem, trajectory, outer, problem.outer_batch)
     torch.testing.assert_close(value, expected_value)
     torch.testing.assert_close(grads["weight"], expected["weight"], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("strategy", [s for s in STRATEGIES if s.differentiates_update], ids=repr)
+@pytest.mark.parametrize("rule", [SGD(lr=0.1, momentum=0.8), Adam(lr=0.1)], ids=["momentum", "adam"])
+def test_the_update_term_is_differentiated(strategy, rule):
+    problem = UpdatedRidge(**vars(weighted_ridge(seed=5)))
+    weight = torch.linspace(0.2, 0.9, 12, dtype=torch.float64)
+    batches = [problem.train_batch] * (strategy.horizon or 4)
+
+    def run(w):
+        return run_inner(problem, rule, torch.ones(4, dtype=torch.float64), {"weight": w}, batches)
+
+    def after_the_steps(w):
+        return problem.outer(run(w).theta, {"weight": w}, problem.outer_batch)
+
+    _, grads = strategy(problem, run(weight), {"weight": weight}, problem.outer_batch)
+    for i in range(12):
+        bump = torch.zeros(12, dtype=torch.float64)
+        bump[i] = 1e-5
+        expected = (after_the_steps(weight + bump) - after_the_steps(weight - bump)) / 2e-5
+        assert grads["weight"][i].item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-8)
+
+
+def test_only_implicit_strategies_ignore_the_update_term():
+    ignoring = {type(s).__name__ for s in STRATEGIES if not s.differentiates_update}
+    assert ignoring == {"ConjugateGradient", "Neumann", "Nystrom"}
 
 
 def test_truncated_to_one_step_is_one_step():

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -7,7 +7,8 @@ from selfcal import Batch, BilevelStep, losses, models, optimizers, outer, recip
 from selfcal.errors import ConfigError
 from selfcal.training.types import Output, Sizes
 
-SIZES = Sizes(n_train=6, n_classes=3, n_features=2, n_layers=2)
+SHAPES = {"0.weight": (4, 2), "0.bias": (4,), "1.weight": (3, 4)}
+SIZES = Sizes(n_train=6, n_classes=3, n_features=2, shapes=SHAPES)
 LIKE = torch.zeros((), dtype=torch.float64)
 ROWS = Batch(torch.zeros(4, 2), torch.tensor([0, 1, 2, 0]), torch.arange(4))
 OUTPUT = Output(torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
@@ -27,7 +28,31 @@ def test_each_part_gives_what_it_gives_alone():
     for part in parts:
         for name, value in part(part.init(SIZES, LIKE), OUTPUT, ROWS).items():
             assert torch.equal(given[name], value)
-    assert torch.equal(whole.decay(params), parts[0].decay(parts[0].init(SIZES, LIKE)))
+    member = {name: torch.ones(shape).double() for name, shape in SHAPES.items()}
+    (term,), (alone,) = (model.update_term(model.init(SIZES, LIKE), [member]) for model in (whole, parts[0]))
+    assert set(term) == set(alone) == {"0.weight", "1.weight"}
+    assert all(torch.equal(value, alone[name]) for name, value in term.items())
+
+
+def test_parts_of_the_update_add_up():
+    @dataclass(frozen=True)
+    class BiasDecay(outer.LayerDecay):
+        def update_term(self, params, members):
+            decay = self.coefficients(params)[0]
+            return [{name: decay * value for name, value in member.items()} for member in members]
+
+    whole = outer.Combined((outer.LayerDecay(start=0.1), BiasDecay(start=1.0)))
+    member = {name: torch.ones(shape).double() for name, shape in SHAPES.items()}
+    (term,) = whole.update_term(whole.init(SIZES, LIKE), [member])
+    expected = {"0.weight": 1.1, "0.bias": 1.0, "1.weight": 1.1}
+    for name, value in expected.items():
+        torch.testing.assert_close(term[name], torch.full(SHAPES[name], value).double())
+
+
+def test_the_optimiser_is_adapted_to_every_part():
+    rule = optimizers.AdamW(lr=0.1, weight_decay=0.5)
+    assert outer.Combined((outer.Gamma(), outer.LayerDecay())).adapt_optimizer(rule).weight_decay == 0
+    assert outer.Combined((outer.Gamma(), outer.Temperature())).adapt_optimizer(rule) is rule
 
 
 def test_every_part_is_projected():
@@ -39,22 +64,22 @@ def test_every_part_is_projected():
 
 def test_what_one_part_needs_the_whole_needs():
     whole = outer.Combined((outer.Gamma(), outer.UnitL2(layer="head")))
-    assert (whole.reads_head, whole.layer, whole.decays) == (True, "head", False)
+    assert (whole.reads_head, whole.layer, whole.changes_update) == (True, "head", False)
 
 
 @pytest.mark.parametrize(
     ("parts", "wording"),
     [
-        ((outer.Gamma(), outer.GammaNet()), "more than one gives gamma"),
-        ((outer.SampleWeights(), outer.WeightNet()), "more than one gives weight"),
-        ((outer.LayerDecay(), outer.LayerDecay(start=1.0)), "more than one gives decay"),
+        ((outer.Gamma(), outer.GammaNet()), "more than one provides gamma"),
+        ((outer.SampleWeights(), outer.WeightNet()), "more than one provides weight"),
+        ((outer.LayerDecay(), outer.LayerDecay(start=1.0)), "more than one provides LayerDecay"),
         ((outer.GammaNet(layer="a"), outer.UnitL2(layer="b")), "the same layer; got .*'a', 'b'"),
-        ((), "Combined needs outer models"),
-        ((losses.focal,), "Combined needs outer models"),
+        ((), "Combined needs a tuple of outer models"),
+        ((losses.focal,), "Combined needs a tuple of outer models"),
     ],
     ids=["gamma", "weight", "decay", "layer", "none", "other"],
 )
-def test_parts_that_cannot_be_put_together(parts, wording):
+def test_models_that_cannot_be_combined(parts, wording):
     with pytest.raises(ConfigError, match=wording):
         outer.Combined(parts)
 
@@ -75,7 +100,7 @@ def parts_of_training():
     return module, (x[:40], y[:40]), (x[40:], y[40:]), recipe
 
 
-def test_a_step_that_is_stored_and_taken_up_again_goes_on_bit_for_bit():
+def test_a_restored_step_continues_bit_for_bit():
     module, rows, held_out, recipe = parts_of_training()
     batch = Batch(*rows, torch.arange(40))
     whole = BilevelStep(module, optimizers.Adam(lr=0.05), recipe, n_train=40)
@@ -90,7 +115,7 @@ def test_a_step_that_is_stored_and_taken_up_again_goes_on_bit_for_bit():
     assert all(torch.equal(v, again.outer_params[name]) for name, v in whole.outer_params.items())
 
 
-def test_a_run_that_is_killed_goes_on_from_its_checkpoint_bit_for_bit(tmp_path):
+def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     class KilledError(Exception):
         pass
 

@@ -11,13 +11,10 @@ from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import ConjugateGradient, Neumann, Nystrom, OneStep, Unrolled
 from selfcal.objectives import NLL
-from selfcal.optimizers import SGD, Adam, NormalizedSGD, StepDecay
+from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD, StepDecay
 from selfcal.outer import LayerDecay
 from selfcal.training.interfaces import OptimizerRule
 from selfcal.training.recipe import Recipe
-from selfcal.training.types import Sizes
-
-LIKE = torch.zeros((), dtype=torch.float64)
 
 
 def recipe(hypergradient=None, *, start=0.3, outer_lr=1e-3, inner_steps=1):
@@ -59,16 +56,14 @@ def test_with_a_fixed_coefficient_it_is_adamw_step_for_step():
         torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-12)
 
 
-def test_biases_and_scales_do_not_decay_and_members_of_a_team_share_each_layers_coefficient():
-    team = ParallelNetworks([network(1), network(2)])
-    problem = BilevelStep(team, SGD(lr=0.1), recipe(), n_train=12).problem
-    assert problem.sizes(12).n_layers == 2
-    decay = problem.decay({"log10_decay": torch.tensor([-1.0, 0.0]).double()}).split(
-        [p.numel() for p in team.parameters()]
-    )
+def test_biases_and_scales_do_not_decay_and_members_share_the_coefficient_of_each_layer():
+    module = ParallelNetworks([network(1), network(2)])
+    problem = BilevelStep(module, SGD(lr=0.1), recipe(), n_train=12).problem
+    outer = {"log10_decay": torch.tensor([-1.0, 0.0]).double()}
+    term = problem.update_term(problem.read(), outer).split([p.numel() for p in module.parameters()])
     expected = [0.1, 0, 0, 0, 1.0, 0] * 2
-    for part, value in zip(decay, expected, strict=True):
-        torch.testing.assert_close(part, torch.full_like(part, value))
+    for part, parameter, value in zip(term, module.parameters(), expected, strict=True):
+        torch.testing.assert_close(part, value * parameter.detach().reshape(-1))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +75,16 @@ def test_biases_and_scales_do_not_decay_and_members_of_a_team_share_each_layers_
 def test_the_hypergradient_is_the_slope_of_the_outer_loss_after_the_steps(strategy, rule):
     """By central differences in float64, through three steps for the exact strategy and one for the cheap one."""
     steps = 1 if isinstance(strategy, OneStep) else 3
-    start = LayerDecay().init(Sizes(12, n_layers=2), LIKE)["log10_decay"]
 
     def after(values):
         step = BilevelStep(network(), rule, recipe(inner_steps=steps + 1), n_train=12)
-        step._outer = {"log10_decay": values}
+        step.load_state({**step.state(), "outer": {"log10_decay": values}})
         for _ in range(steps):
             step(rows(12))
         return float(step.problem.outer(step.problem.read(), {}, rows(9, seed=2)))
 
     step = BilevelStep(network(), rule, recipe(strategy, inner_steps=steps), n_train=12)
+    start = step.outer_params["log10_decay"]
     for _ in range(steps):
         step(rows(12), rows(9, seed=2))
     slopes = (start - step.outer_params["log10_decay"]) / 1e-3
@@ -100,10 +95,10 @@ def test_the_hypergradient_is_the_slope_of_the_outer_loss_after_the_steps(strate
         assert slopes[layer].item() == pytest.approx(expected, rel=1e-5, abs=1e-10)
 
 
-def test_every_fold_has_a_say():
-    """The shared coefficients of a team get the mean of what its networks' held-out rows ask for."""
+def test_the_hypergradient_is_the_mean_over_the_members():
+    """Members share the coefficients; each contributes the hypergradient of its held-out rows."""
 
-    def asked(*members, held_out):
+    def change(*members, held_out):
         step = BilevelStep(
             ParallelNetworks([network(m) for m in members]), SGD(lr=0.1), recipe(outer_lr=1.0), n_train=12
         )
@@ -120,7 +115,7 @@ def test_every_fold_has_a_say():
         return before - step.outer_params["log10_decay"]
 
     first, second = rows(9, seed=5), rows(9, seed=6)
-    both = asked(1, 2, held_out=[first, second])
+    both = change(1, 2, held_out=[first, second])
     # Side by side, each network's training loss is half of the whole: the step is half as long, the decay is not.
     problem = BilevelStep(network(1), SGD(lr=0.05), recipe(), n_train=12)
     assert problem.problem.n_members == 1
@@ -162,18 +157,18 @@ def test_it_stays_within_its_bounds_however_large_the_step(rate):
 @pytest.mark.parametrize("strategy", [ConjugateGradient(), Neumann(), Nystrom()], ids=repr)
 def test_implicit_hypergradients_are_refused_before_training(strategy):
     with pytest.raises(
-        ConfigError, match=r"not where the decay of LayerDecay.* leads\. Use OneStep\(\) or Unrolled"
+        ConfigError, match=r"LayerDecay.* needs a hypergradient that differentiates the update"
     ):
         recipe(strategy)
 
 
 def test_a_network_without_weight_matrices():
     module = nn.Sequential(nn.LayerNorm(3))
-    with pytest.raises(ConfigError, match="this network has none that is trained"):
+    with pytest.raises(ConfigError, match=r"a trainable weight matrix.*; got 0\.weight, 0\.bias\."):
         BilevelStep(module, SGD(lr=0.1), recipe(), n_train=12)
 
 
-def test_an_optimiser_that_does_not_tell_its_step_size():
+def test_an_optimiser_without_a_step_size():
     class Still(OptimizerRule):
         def init(self, theta):
             return ()
@@ -185,10 +180,18 @@ def test_an_optimiser_that_does_not_tell_its_step_size():
             return adjoint, torch.zeros_like(adjoint), ()
 
     step = BilevelStep(network(), Still(), recipe(), n_train=12)
-    with pytest.raises(ConfigError, match=r"does not tell it\. Give it a method rate\(count\)"):
+    with pytest.raises(ConfigError, match=r"has none\. Define its method step_size\(count\)"):
         step(rows(12), rows(9))
 
 
-def test_a_rate_that_falls_slows_the_decay_too():
-    assert [SGD(lr=StepDecay(0.1, after=(1,))).rate(count) for count in (1, 2)] == pytest.approx([0.1, 0.01])
-    assert Adam(lr=0.2).slowed(0.5).rate(7) == 0.1
+def test_the_step_size_follows_schedule_and_slowing():
+    rule = SGD(lr=StepDecay(0.1, after=(1,)))
+    assert [rule.step_size(count) for count in (1, 2)] == pytest.approx([0.1, 0.01])
+    assert Adam(lr=0.2).slowed(0.5).step_size(7) == 0.1
+
+
+def test_it_replaces_the_weight_decay_of_the_optimiser():
+    rule = AdamW(lr=0.2, weight_decay=0.3)
+    assert LayerDecay().adapt_optimizer(rule) == replace(rule, weight_decay=0.0)
+    without = NormalizedSGD(lr=0.2)
+    assert LayerDecay().adapt_optimizer(without) is without

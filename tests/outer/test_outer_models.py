@@ -27,7 +27,8 @@ MODELS = [
     outer.Combined((outer.UnitL2(), outer.Gamma(), outer.LayerDecay(start=2.0), outer.SampleWeights())),
     outer.Combined((outer.InputNoise(start=0.5), outer.GammaNet(), outer.WeightNet(hidden=2))),
 ]
-SIZES = Sizes(n_train=12, n_classes=3, n_features=5, n_layers=2)
+SHAPES = {"0.weight": (5, 4), "0.bias": (5,), "2.weight": (3, 5), "2.bias": (3,)}
+SIZES = Sizes(n_train=12, n_classes=3, n_features=5, shapes=SHAPES)
 LIKE = torch.zeros((), dtype=torch.float64)
 
 
@@ -91,14 +92,14 @@ class TestContract:
         once = model.project(wild)
         assert all(torch.equal(model.project(once)[name], value) for name, value in once.items())
 
-    def test_a_decay_has_a_positive_number_for_each_layer(self, model):
-        if model.decays:
-            decay = model.decay(model.init(SIZES, LIKE))
-            assert decay.shape == (SIZES.n_layers,)
-            assert (decay > 0).all()
-        else:
-            with pytest.raises(NotImplementedError):
-                model.decay(model.init(SIZES, LIKE))
+    def test_it_changes_the_update_of_the_parameters_if_it_says_so(self, model):
+        members = [dict(network().named_parameters()) for _ in range(2)]
+        terms = model.update_term(model.init(SIZES, LIKE), members)
+        assert len(terms) == 2
+        assert all(bool(term) == model.changes_update for term in terms)
+        for term, member in zip(terms, members, strict=True):
+            assert all(value.shape == member[name].shape for name, value in term.items())
+            assert all((value * member[name] >= 0).all() for name, value in term.items())
 
     def test_cheap_hypergradients_equal_the_exact_one(self, model):
         moved = []
@@ -120,7 +121,7 @@ class TestContract:
 
         def after(params):
             step = BilevelStep(network(), rule, recipe, n_train=12)
-            step._outer = params
+            step.load_state({**step.state(), "outer": params})
             step(train, held_out)
             return step.problem.outer(step.problem.read(), params, held_out)
 
@@ -231,7 +232,7 @@ def test_the_penalty_is_part_of_the_training_loss():
 
 
 def test_label_smoothing_needs_to_know_the_classes():
-    with pytest.raises(ConfigError, match=r"give LabelSmoothing\(n_classes=...\)"):
+    with pytest.raises(ConfigError, match=r"Pass LabelSmoothing\(n_classes=...\)"):
         outer.LabelSmoothing().init(Sizes(n_train=5), LIKE)
     assert len(outer.LabelSmoothing(n_classes=4).init(Sizes(n_train=5), LIKE)["smoothing"]) == 4
     model = outer.LabelSmoothing()

@@ -27,7 +27,7 @@ def test_looks_weights_up_by_row():
 
 def test_outer_rows_have_no_weights():
     rows = Batch(torch.zeros(2, 1), torch.zeros(2, dtype=torch.long))
-    with pytest.raises(DataError, match=r"does not say which rows it holds.*Batch\(x, y, index\)"):
+    with pytest.raises(DataError, match=r"needs the index of each training row.*Batch\(x, y, index\)"):
         SampleWeights()({"weight": torch.ones(4)}, OUTPUT, rows)
 
 

@@ -31,7 +31,7 @@ def test_weights_lie_between_zero_and_two_or_are_one_on_average(seed):
     torch.testing.assert_close(even, weight / weight.mean())
 
 
-def test_rows_that_do_not_count_have_no_say_in_the_mean():
+def test_rows_of_weight_zero_are_left_out_of_the_mean():
     net, counted = WeightNet(), torch.arange(30).double() % 2
     weight = net(some_params(net), OUTPUT, Batch(ROWS.x, Y, weight=counted))["weight"]
     assert (weight * counted).sum().item() == pytest.approx(15)
@@ -59,7 +59,7 @@ def test_no_gradient_flows_through_a_weight_into_the_network():
     assert all((v.grad != 0).any() for v in params.values())
 
 
-def test_it_looks_at_the_logits_it_is_shown():
+def test_it_uses_the_logits_passed_as_data():
     net = WeightNet()
     params = some_params(net)
     shown = Output(torch.zeros(30, 3).double(), seen=OUTPUT.logits)

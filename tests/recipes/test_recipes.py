@@ -150,5 +150,5 @@ def test_what_can_be_learned_beside_cross_fitted_networks():
     assert (both.outer_optimizer.lr, both.inner_steps, both.loss) == (0.1, 2, losses.smoothed_focal)
     with pytest.raises(ConfigError, match=r"learn must be one of .*got 'decays'\. Did you mean 'decay'"):
         recipes.crossfit(learn="decays")
-    with pytest.raises(ConfigError, match="more than one gives decay"):
+    with pytest.raises(ConfigError, match="more than one provides LayerDecay"):
         recipes.crossfit(learn=("decay", "decay"))

@@ -64,13 +64,13 @@ def test_loader_keeps_its_own_collate():
     assert torch.equal(next(as_batches(loader).one_pass(0)).x, 2 * X[:5])
 
 
-def test_endless_goes_on():
+def test_endless_starts_a_new_pass():
     stream = Endless(TensorBatches(X, Y, batch_size=6))
     assert [len(next(stream).y) for _ in range(5)] == [5, 5, 5, 5, 5]
 
 
 @pytest.mark.parametrize("taken", range(8))
-def test_endless_goes_on_from_any_place(taken):
+def test_endless_continues_from_any_position(taken):
     data = TensorBatches(X, Y, batch_size=4)
     stream = Endless(data)
     for _ in range(taken):

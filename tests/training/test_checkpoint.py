@@ -1,6 +1,8 @@
+import hashlib
 import json
 import math
 import random
+import re
 import signal
 import struct
 import threading
@@ -23,7 +25,7 @@ from tests.faults.training import data, digest, network, run
 
 
 class Stop(Exception):  # noqa: N818 - not an error
-    """The end of a process, as far as training can tell."""
+    """Stands for the end of the process."""
 
 
 def stop_at(count):
@@ -36,11 +38,11 @@ def stop_at(count):
 
 @pytest.fixture
 def _saved_often(monkeypatch):
-    monkeypatch.setattr(checkpoint, "MAX_SHARE", math.inf)
+    monkeypatch.setattr(checkpoint, "MAX_SAVING_FRACTION", math.inf)
 
 
 def interrupted(go, stops=(12, 30, 48)):
-    """Run it with three ends on the way."""
+    """Run it, stopped and resumed at these steps."""
     for count in stops:
         with pytest.raises(Stop):
             go(watch=stop_at(count))
@@ -61,7 +63,7 @@ def interrupted(go, stops=(12, 30, 48)):
     ],
     ids=lambda recipe: recipe if isinstance(recipe, str) else "unrolled",
 )
-def test_going_on_gives_the_bits_of_a_run_without_a_break(recipe, tmp_path):
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(recipe, tmp_path):
     assert digest(interrupted(lambda **s: run(recipe, tmp_path, **s))) == digest(run(recipe))
 
 
@@ -69,7 +71,7 @@ def test_going_on_gives_the_bits_of_a_run_without_a_break(recipe, tmp_path):
 @pytest.mark.parametrize(
     "optimizer", [SGD(lr=1.0), SGD(lr=StepDecay(0.1, (20,)), momentum=0.9)], ids=["plain", "decay"]
 )
-def test_optimizers_and_early_stopping_go_on(optimizer, tmp_path):
+def test_optimizers_and_early_stopping_are_resumed(optimizer, tmp_path):
     settings = {"optimizer": optimizer, "patience": 3, "max_steps": 200, "evaluate_every": 4}
     whole = run("bo4sc", **settings)
     assert whole.status == "stopped early"
@@ -108,7 +110,7 @@ KINDS = {
 
 @pytest.mark.usefixtures("_saved_often")
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_batches_goes_on(kind, tmp_path):
+def test_every_kind_of_batches_is_resumed(kind, tmp_path):
     parts = [KINDS[kind](*part) for part in data()]
 
     def go(folder=tmp_path, **settings):
@@ -132,7 +134,9 @@ def test_every_kind_of_batches_goes_on(kind, tmp_path):
 
 def test_a_loader_that_shuffles_is_refused(tmp_path):
     loader = DataLoader(TensorDataset(*data()[0]), batch_size=32, shuffle=True)
-    with pytest.raises(ConfigError, match=r"shuffles.*could not go on exactly.*Give the data as tensors"):
+    with pytest.raises(
+        ConfigError, match=r"shuffles.*could not be resumed exactly.*Pass the data as tensors"
+    ):
         train(network(), loader, recipe=recipes.standard(), optimizer=Adam(), checkpoint=tmp_path)
 
 
@@ -310,7 +314,7 @@ def test_cut_off_anywhere_falls_back(two):
     for size in np.linspace(0, len(whole) - 1, 100).astype(int):
         two.write_bytes(whole[:size])
         with pytest.warns(
-            RecoveryWarning, match=rf"{two} cannot be used: .* Going on from checkpoint-00000001"
+            RecoveryWarning, match=rf"{two} cannot be used: .* Resuming from checkpoint-00000001"
         ):
             assert generations(two.parent).newest()["count"] == 1
 
@@ -343,7 +347,7 @@ def test_nothing_sound_is_an_error(two):
     for path in generations(two.parent).files():
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(
-        CheckpointError, match=r"No sound checkpoint is left in .* Remove the folder"
+        CheckpointError, match=r"No intact checkpoint is left in .* Remove the folder"
     ) as error:
         generations(two.parent).newest()
     assert error.value.exit_code == 5
@@ -361,15 +365,15 @@ def test_other_files_in_the_folder_stay(tmp_path):
 
 
 def signed(content):
-    """Bytes with a digest that fits, as somebody with bad intent would make them."""
-    return content.replace(b"0" * 64, checkpoint._digest(content), 1)
+    """Bytes with a matching digest, as an attacker would make them."""
+    return content.replace(b"0" * 64, hashlib.sha256(content).hexdigest().encode(), 1)
 
 
 def test_random_and_hostile_files_are_refused_and_nothing_worse(tmp_path):
-    """Noise, changed files, and changed files that were signed anew."""
+    """Noise, changed files, and changed files with a matching digest."""
     choose = random.Random(0)
     whole = packed({"format": checkpoint.FORMAT, "identity": {}, "state": Counting(1).state()})
-    blank = checkpoint._DIGEST.sub(b'"sha256":"' + b"0" * 64 + b'"', whole)
+    blank = re.sub(rb'"sha256":"[0-9a-f]{64}"', b'"sha256":"' + b"0" * 64 + b'"', whole)
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     refused = 0
     for case in range(2000):
@@ -457,7 +461,7 @@ def test_a_run_that_runs_away_comes_back_with_half_the_step_size():
 
 @pytest.mark.usefixtures("_saved_often")
 @pytest.mark.filterwarnings("ignore::selfcal.errors.RecoveryWarning")
-def test_rolling_back_goes_on_too(tmp_path):
+def test_roll_backs_are_resumed_too(tmp_path):
     """Stopped between the last good place and the failure, and again after it."""
     whole = steep()
     first = int(whole.history.rollback_step[0])
@@ -484,7 +488,8 @@ def test_a_loss_that_always_fails_says_where_and_with_what():
     x[7, 2] = 1e38
     with pytest.raises(
         TrainingError,
-        match=r"became (inf|nan) at step 1 with SGD\(lr=0.0125,.*between -\d.* and 1e\+38.*went back 3 times before",
+        match=r"became (inf|nan) at step 1 with SGD\(lr=0.0125,.*between -\d.* and 1e\+38.*"
+        "rolled back 3 times before",
     ) as error:
         train(
             network()[4],

@@ -87,7 +87,7 @@ def test_outer_step_moves_the_rows_it_saw_by_the_same_distance_at_any_batch_size
     assert moved[moved > 0].mean().item() == pytest.approx(0.01, rel=1e-3)
 
 
-def test_outer_step_lowers_the_outer_loss_it_looked_at():
+def test_outer_steps_lower_the_outer_loss():
     """From one start, a small step down the exact hypergradient must beat a small step up."""
     outer_losses = {}
     for sign in (+1, -1):
@@ -254,7 +254,7 @@ def test_dropout_masks_are_replayed(strategy, steps):
 
     def outer_loss(bump):
         step = BilevelStep(copy.deepcopy(module), SGD(lr=0.5), recipe, n_train=120)
-        step._outer["weight"] = step._outer["weight"] + bump
+        step.load_state({**step.state(), "outer": {"weight": step.outer_params["weight"] + bump}})
         torch.manual_seed(7)
         reports = [step(Batch(x, y, torch.arange(120)), (OUTER[0].double(), OUTER[1])) for _ in range(steps)]
         return reports[-1].outer_loss
@@ -278,7 +278,7 @@ def test_own_loop_keeps_the_module_up_to_date():
         step(Batch(*TRAIN, torch.arange(120)), OUTER if step.outer_due else None)
     assert due == [False, False, False, True] * 2
     assert not torch.equal(module[0].weight, before)
-    torch.testing.assert_close(step.problem.read(), step._theta)
+    torch.testing.assert_close(step.problem.read(), step.state()["theta"])
 
 
 def test_parameters_may_be_changed_between_calls():
@@ -316,7 +316,7 @@ def test_calibrator_is_fitted_on_the_outer_data():
     assert fit(recipes.standard()).calibrator is None
 
 
-def test_selection_data_is_looked_at_in_batches():
+def test_selection_data_is_evaluated_in_batches():
     sizes = set()
 
     class Watched(nn.Linear):
@@ -436,7 +436,7 @@ def test_selection_data_that_never_gives_a_finite_loss_is_an_error():
         (
             lambda: BilevelStep(network(), Adam(), recipes.bo4sc(), n_train=120)(TRAIN),
             DataError,
-            "does not say which rows",
+            "needs the index of each training row",
         ),
     ],
 )
@@ -445,7 +445,7 @@ def test_misuse(call, error, wording):
         call()
 
 
-def test_watch_is_called_at_every_look_and_after_the_last_step():
+def test_watch_is_called_at_every_evaluation_and_after_the_last_step():
     seen = []
     module = torch.nn.Linear(2, 2)
     data = (torch.randn(20, 2), torch.arange(20) % 2)
@@ -479,7 +479,7 @@ def test_a_run_that_has_ended_is_not_out_of_time():
     assert fit(recipes.standard(), max_steps=7, evaluate_every=7, max_seconds=1e-9).status == "ran to the end"
 
 
-def test_best_states_of_a_team_survive_a_checkpoint():
+def test_best_states_of_several_members_survive_a_checkpoint():
     """Each network's best state, and how long it has waited, come back as they were."""
     step = BilevelStep(ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.bo4sc(), n_train=120)
     best = BestState(step)
@@ -498,7 +498,7 @@ def test_best_states_of_a_team_survive_a_checkpoint():
     assert torch.equal(second, start[1])
 
 
-def test_one_network_of_a_team_that_never_had_a_finite_loss_is_an_error():
+def test_a_member_that_never_had_a_finite_loss_is_an_error():
     step = BilevelStep(
         ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.standard(), n_train=120
     )

@@ -59,7 +59,7 @@ def equal(ours, theirs):
 
 
 @pytest.mark.parametrize("at", [0, 1, 8, 29])
-def test_going_on_from_a_state_changes_nothing(at):
+def test_continuing_from_a_state_changes_nothing(at):
     again = Recorder(budget=4 * 8 * 5)
     again.load_state(recorded(at).state())
     record(again, range(at + 1, 41))

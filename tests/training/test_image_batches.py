@@ -80,14 +80,14 @@ def test_crops_are_windows_of_the_padded_image(channels, height, width, data):
 
 
 def test_augmentation_moves_up_to_four_pixels_and_flips_about_half():
-    """An image with one bright pixel says where it went: every shift occurs, and each as often as it should."""
+    """The position of one bright pixel shows the shift: every shift occurs, and each as often as it should."""
     n = 4000
     x = np.zeros((n, 1, 20, 20), np.uint8)
     x[:, 0, 10, 6] = 255
     out, _ = in_row_order(ImageBatches(x, np.zeros(n, int), batch_size=500, augment=True, mean=[0], std=[1]))
     assert torch.equal(out.sum((1, 2, 3)), torch.ones(n))
     down, right = np.divmod(out.flatten(1).argmax(1).numpy(), 20)
-    flipped = right > 11  # 6 moves to 2 ... 10, and then by the flip to 17 ... 9: only some tell
+    flipped = right > 11  # 6 moves to 2 ... 10, and then by the flip to 17 ... 9: only some can be recognised
     assert set(down) == set(range(6, 15))
     assert set(right) == set(range(2, 11)) | set(range(9, 18))
     np.testing.assert_allclose(np.bincount(down)[6:] / n, 1 / 9, atol=0.025)

@@ -1,9 +1,14 @@
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 from torch import nn
 
-from selfcal import recipes
+from selfcal import BilevelStep, recipes
+from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.errors import ConfigError
+from selfcal.optimizers import SGD
+from selfcal.outer import SampleWeights
 from selfcal.training.problem import BilevelProblem
 from selfcal.training.types import Batch
 
@@ -43,6 +48,76 @@ def test_inner_is_the_mean_of_weight_times_loss_divided_by_n():
     loss = problem.inner(problem.read(), {"weight": weight}, Batch(X, Y, index, own))
     expected = nn.functional.cross_entropy(module(X), Y, reduction="none") * weight[index] * own
     torch.testing.assert_close(loss, expected.sum() / 10)
+
+
+@dataclass(frozen=True)
+class PullToOne(SampleWeights):
+    """Also pulls the weights of the last layer to one."""
+
+    changes_update = True
+
+    def network_input(self, outer, x):
+        return 2 * x
+
+    def update_term(self, outer, members):
+        return [{"4.weight": number * (member["4.weight"] - 1)} for number, member in enumerate(members, 1)]
+
+
+def pulled(module):
+    return BilevelProblem(module, replace(recipes.bo4sc(), outer_model=PullToOne()))
+
+
+def test_the_update_term_of_each_member_is_in_its_place():
+    module = ParallelNetworks([network(), network()])
+    problem = pulled(module)
+    theta = problem.read() + 0.5
+    term = problem.update_term(theta, {})
+    parts = zip(
+        module.named_parameters(),
+        *(flat.split([p.numel() for p in module.parameters()]) for flat in (theta, term)),
+        strict=True,
+    )
+    for (name, _), value, own in parts:
+        number = int(name.split(".")[1]) + 1
+        expected = number * (value - 1) if name.endswith("4.weight") else torch.zeros_like(value)
+        torch.testing.assert_close(own, expected)
+    assert BilevelProblem(module, recipes.bo4sc()).update_term(theta, {}) is None
+
+
+def test_a_step_subtracts_the_update_term_times_the_step_size():
+    (ours, plain), batch = (network().eval(), network().eval()), Batch(X, Y, torch.arange(10))
+    recipe = replace(recipes.bo4sc(), outer_model=PullToOne())
+    BilevelStep(ours, SGD(lr=0.1), recipe, n_train=10)(batch)
+    BilevelStep(plain, SGD(lr=0.1), recipes.bo4sc(), n_train=10)(replace(batch, x=2 * X))
+    start = network()[4].weight.detach()
+    torch.testing.assert_close(ours[4].weight, plain[4].weight - 0.1 * (start - 1))
+    torch.testing.assert_close(ours[0].weight, plain[0].weight)
+
+
+def test_an_update_term_for_an_unknown_parameter_is_an_error():
+    class Misspelt(PullToOne):
+        def update_term(self, outer, members):
+            return [{"4.wieght": member["4.weight"]} for member in members]
+
+    problem = BilevelProblem(network(), replace(recipes.bo4sc(), outer_model=Misspelt()))
+    with pytest.raises(ConfigError, match=r"names of trainable parameters; got 4\.wieght\."):
+        problem.update_term(problem.read(), {})
+
+
+def test_only_training_sees_the_changed_input():
+    problem = pulled(network().eval())
+    theta, batch = problem.read(), Batch(X, Y, torch.arange(10))
+    changed = problem.output(theta, replace(batch, x=2 * X)).logits
+    outer = {"weight": torch.ones(10)}
+    torch.testing.assert_close(problem.training_output(theta, outer, batch).logits, changed)
+    torch.testing.assert_close(problem.evaluate(outer, batch).output.logits, changed)
+    assert not torch.equal(problem.output(theta, batch).logits, changed)
+
+
+def test_sizes_have_the_shapes_of_one_network():
+    expected = {name: tuple(p.shape) for name, p in network().named_parameters()}
+    for module in (network(), ParallelNetworks([network(), network()])):
+        assert BilevelProblem(module, recipes.standard()).sizes(10).shapes == expected
 
 
 def test_frozen_parameters_are_not_trained():

@@ -1,6 +1,7 @@
 import functools
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,6 +12,7 @@ from selfcal.losses import cross_entropy
 from selfcal.objectives import ConfidenceBCE
 from selfcal.optimizers import SGD
 from selfcal.outer import SampleWeights
+from selfcal.training.interfaces import Hypergradient
 
 
 def test_an_outer_level_must_be_whole():
@@ -18,12 +20,12 @@ def test_an_outer_level_must_be_whole():
         Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights())
 
 
-def test_parts_that_do_not_fit_say_what_is_offered_and_accepted():
+def test_parts_that_do_not_fit_list_what_is_provided_and_accepted():
     class Gamma(SampleWeights):
         provides = frozenset({"gamma"})
 
     with pytest.raises(
-        ConfigError, match="offer gamma; the loss accepts penalty, weight and requires nothing"
+        ConfigError, match="provide gamma; the loss accepts penalty, weight and requires nothing"
     ):
         Recipe(
             name="odd",
@@ -59,11 +61,47 @@ def test_inner_steps_must_be_positive():
         Recipe(name="none", loss=cross_entropy, inner_steps=0)
 
 
-def test_a_loss_that_needs_what_nobody_offers():
+def test_a_loss_that_requires_a_missing_keyword():
     with pytest.raises(
-        ConfigError, match="offer nothing; the loss accepts gamma, penalty, weight and requires gamma"
+        ConfigError, match="provide nothing; the loss accepts gamma, penalty, weight and requires gamma"
     ):
         Recipe(name="odd", loss=lambda logits, y, *, gamma: logits)
+
+
+def test_an_outer_model_that_changes_the_update_needs_a_hypergradient_that_differentiates_it():
+    @dataclass(frozen=True)
+    class Moving(SampleWeights):
+        changes_update = True
+
+    class Blind(Hypergradient):
+        horizon = 1
+        differentiates_update = False
+
+        def __call__(self, problem, trajectory, outer, batch):
+            raise AssertionError
+
+        def __repr__(self):
+            return "Blind()"
+
+    class Seeing(Blind):
+        differentiates_update = True
+
+    def combined(outer_model, hypergradient):
+        return Recipe(
+            name="odd",
+            loss=cross_entropy,
+            outer_model=outer_model,
+            objective=ConfidenceBCE(),
+            hypergradient=hypergradient,
+            outer_optimizer=SGD(lr=1),
+        )
+
+    combined(SampleWeights(), Blind())
+    combined(Moving(), Seeing())
+    with pytest.raises(
+        ConfigError, match=r"Moving\(.* changes the update .*got Blind\(\)\. Use a hypergradient"
+    ):
+        combined(Moving(), Blind())
 
 
 @pytest.mark.parametrize("part", ["one_step", OneStep])
@@ -73,7 +111,7 @@ def test_parts_of_the_wrong_kind(part):
 
 
 def test_equal_recipes_read_the_same_in_every_process():
-    """Results are kept under what a recipe says of itself, so no address may be in it."""
+    """Results are stored under the repr of a recipe, so it must not contain an address."""
     code = "from selfcal import recipes; print([recipes.named(name) for name in recipes.names()])"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     here = str([recipes.named(name) for name in recipes.names()])

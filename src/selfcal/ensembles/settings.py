@@ -14,6 +14,7 @@ from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.models.factory import NetworkFactory
 from selfcal.optimizers import Adam, AdamW
+from selfcal.training.interfaces import OptimizerRule
 
 DEFAULT_OPTIMIZERS = {
     "linear": Adam(lr=0.02),
@@ -99,11 +100,11 @@ class NetworkTrainer:
     def _network(self, member: int) -> nn.Module:
         return self._settings.make(self.candidate.network, self._rows.x, self._settings.seed + member)
 
-    def _optimizer(self) -> Adam:
-        """The default one; a decay that is learned takes the place of its own."""
+    def _optimizer(self) -> OptimizerRule:
+        """The default one, without the settings that the outer model replaces."""
         outer = self.candidate.recipe.outer_model
         usual = self._settings.optimizer(self.candidate.network)
-        return replace(usual, weight_decay=0.0) if outer is not None and outer.decays else usual
+        return usual if outer is None else outer.adapt_optimizer(usual)
 
 
 EPOCHS, SPEED = 40, 5e9

@@ -1,4 +1,4 @@
-"""Ways to differentiate the outer loss through the inner steps."""
+"""Hypergradients: derivatives of the outer loss through the inner steps."""
 
 from selfcal.hypergradients.conjugate_gradient import ConjugateGradient
 from selfcal.hypergradients.finite_difference import FiniteDifference

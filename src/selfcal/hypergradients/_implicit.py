@@ -16,10 +16,10 @@ Product = Callable[[Tensor], Tensor]
 
 
 class AbstractImplicit(Hypergradient):
-    """Take the parameters for a minimiser of the inner loss and ask how it moves with the outer parameters.
+    """Assume that the parameters minimise the inner loss, and differentiate the minimiser.
 
-    ``dF/dλ = ∂F/∂λ - ∂²inner/∂λ∂θ (∂²inner/∂θ² + damping)⁻¹ ∂F/∂θ``. It looks at no step, only at where they
-    led, and is as good as the inner problem is solved. The members differ in how the linear system is solved.
+    ``dF/dλ = ∂F/∂λ - ∂²inner/∂λ∂θ (∂²inner/∂θ² + damping)⁻¹ ∂F/∂θ``. It uses no step, only the parameters after the
+    last one, and is as accurate as the inner problem is solved. Subclasses differ in the solver of the linear system.
 
     Reference:
         Pedregosa, Hyperparameter optimization with approximate gradient, 2016.
@@ -27,7 +27,7 @@ class AbstractImplicit(Hypergradient):
 
     horizon = 1
     records = "start"
-    sees_decay = False
+    differentiates_update = False
     damping: float
 
     @abstractmethod

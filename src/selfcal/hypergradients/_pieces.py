@@ -1,4 +1,4 @@
-"""What several hypergradients are made of."""
+"""Computations that several hypergradients share."""
 
 from __future__ import annotations
 
@@ -23,46 +23,50 @@ def outer_gradient(
 
 
 def leaves_of(outer: OuterParams) -> OuterParams:
-    """The outer parameters as something to differentiate with respect to."""
+    """The outer parameters as leaves of a new graph."""
     return {name: value.detach().requires_grad_() for name, value in outer.items()}
 
 
-def through_decay(
+def through_update_term(
     problem: Problem, trajectory: Trajectory, step: InnerStep, adjoint: Tensor, outer: OuterParams
 ) -> tuple[Tensor | None, OuterParams]:
-    """The adjoint after a step pulled back through its weight decay: to the parameters before it, and to λ.
+    """The adjoint v after a step pulled back through the outer model's part u of the update, if there is one.
 
-    The decay takes ``lr λ θ`` from the parameters, so that an adjoint v gives ``-lr λ v`` and ``-lr v θ``.
+    The step also subtracts ``lr u(θ, λ)``: v gives ``-lr (∂u/∂θ)ᵀ v`` for the parameters before it, and
+    ``-lr (∂u/∂λ)ᵀ v`` for the outer parameters.
     """
-    leaves = leaves_of(outer)
+    theta, leaves = step.theta.detach().requires_grad_(), leaves_of(outer)
     with torch.enable_grad():
-        decay = problem.decay(leaves)
-    if decay is None:
+        term = problem.update_term(theta, leaves)
+    if term is None:
         return None, {}
-    asked = adjoint * -trajectory.rule.rate(step.count)
-    grads = torch.autograd.grad(
-        decay, tuple(leaves.values()), asked * step.theta, allow_unused=True, materialize_grads=True
+    to_theta, *to_outer = torch.autograd.grad(
+        term,
+        (theta, *leaves.values()),
+        adjoint * -trajectory.rule.step_size(step.count),
+        allow_unused=True,
+        materialize_grads=True,
     )
-    return asked * decay.detach(), dict(zip(leaves, grads, strict=True))
+    return to_theta, dict(zip(leaves, to_outer, strict=True))
 
 
-def asked_of_last_gradient(trajectory: Trajectory, adjoint: Tensor) -> Tensor:
+def last_gradient_adjoint(trajectory: Trajectory, adjoint: Tensor) -> Tensor:
     """The adjoint of the parameters pulled back through the last update to its training gradient."""
     with torch.no_grad():
-        _, asked, _ = trajectory.rule.pull_back(trajectory.steps[-1], adjoint)
-    return asked
+        _, to_grad, _ = trajectory.rule.pull_back(trajectory.steps[-1], adjoint)
+    return to_grad
 
 
 def difference_step(theta: Tensor, direction: Tensor, *, order: int) -> float:
-    """How far to go along `direction` in a difference quotient of this order.
+    """The step length along `direction` in a difference quotient of this order.
 
-    There rounding, which grows as the way gets shorter, and curvature, which grows with it, err alike.
+    It balances the rounding error, which grows as the step gets shorter, and the truncation error, which shrinks.
     """
     limits = torch.finfo(theta.dtype)
-    way = limits.eps ** (1 / (order + 1)) * (float(theta.norm()) + 1)
-    return min(way / max(float(direction.norm()), limits.tiny), limits.max**0.5)
+    distance = limits.eps ** (1 / (order + 1)) * (float(theta.norm()) + 1)
+    return min(distance / max(float(direction.norm()), limits.tiny), limits.max**0.5)
 
 
 def plus(first: OuterParams, second: OuterParams) -> OuterParams:
-    """The sum, name by name; what the second lacks counts as zero."""
+    """The sum by name; names that `second` lacks count as zero."""
     return {name: value + second[name] if name in second else value for name, value in first.items()}

@@ -15,12 +15,12 @@ from selfcal.hypergradients._implicit import AbstractImplicit, Product
 class ConjugateGradient(AbstractImplicit):
     """Solve the implicit system by conjugate gradients.
 
-    Where the curvature is not positive, the system has no minimum to walk to: the way so far is returned.
+    If the curvature along a direction is not positive, the iterate before it is returned.
 
     Args:
-        iterations: Products with the Hessian at most.
+        iterations: Maximum number of products with the Hessian.
         damping: Added to the Hessian's diagonal.
-        tolerance: Stop when the residual is this small beside the right-hand side.
+        tolerance: Stop when the residual is this small relative to the right-hand side.
 
     Example:
         >>> import torch

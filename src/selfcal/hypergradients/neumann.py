@@ -11,15 +11,15 @@ from selfcal._support.checks import in_range, positive_int
 from selfcal.hypergradients._implicit import AbstractImplicit, Product
 
 POWER_ITERATIONS = 10
-SAFETY = 1.2
-"""Power iteration comes from below; the estimate is enlarged by this."""
+SAFETY_FACTOR = 1.2
+"""Power iteration underestimates the largest eigenvalue; the estimate is multiplied by this."""
 
 
 @dataclass(frozen=True)
 class Neumann(AbstractImplicit):
     """Approximate the inverse Hessian by ``step Σ_{k < terms} (I - step A)^k``.
 
-    Few terms act as damping: directions of little curvature are hardly followed.
+    Few terms act as damping of the directions with little curvature.
 
     Args:
         terms: Terms of the series, each one product with the Hessian.
@@ -48,7 +48,7 @@ class Neumann(AbstractImplicit):
 
     def solve(self, product: Product, b: Tensor) -> Tensor:
         """The partial sum of the series."""
-        step = self.step or 1 / (SAFETY * _largest_eigenvalue(product, b))
+        step = self.step or 1 / (SAFETY_FACTOR * _largest_eigenvalue(product, b))
         term = b
         total = b.clone()
         for _ in range(self.terms - 1):

@@ -15,11 +15,11 @@ from selfcal.hypergradients._implicit import AbstractImplicit, Product
 class Nystrom(AbstractImplicit):
     """Invert a randomised Nyström approximation of the Hessian, plus damping.
 
-    The damped Hessian is probed along `rank` random orthonormal directions Q, and A is taken for
-    ``Y (Qᵀ Y)⁺ Yᵀ`` with ``Y = A Q``; what lies outside is taken for damping alone.
+    The Hessian A is multiplied with `rank` random orthonormal directions Q and approximated by ``Y (Qᵀ Y)⁺ Yᵀ`` with
+    ``Y = A Q``; outside their range there is only the damping.
 
     Args:
-        rank: Directions probed, each one product with the Hessian; at most the number of parameters is used.
+        rank: Number of directions, each one product with the Hessian; at most the number of parameters is used.
         damping: Added to the Hessian's diagonal; must be above 0.
 
     Example:

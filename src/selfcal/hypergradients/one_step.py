@@ -11,12 +11,12 @@ from torch.autograd import forward_ad
 from selfcal._support.checks import one_of
 from selfcal.errors import ConfigError
 from selfcal.hypergradients._pieces import (
-    asked_of_last_gradient,
     difference_step,
+    last_gradient_adjoint,
     leaves_of,
     outer_gradient,
     plus,
-    through_decay,
+    through_update_term,
 )
 from selfcal.training.interfaces import Hypergradient, InnerStep, Problem, Trajectory
 from selfcal.training.types import Batch, OuterParams, Output
@@ -24,18 +24,18 @@ from selfcal.training.types import Batch, OuterParams, Output
 
 @dataclass(frozen=True)
 class OneStep(Hypergradient):
-    """Differentiate the last inner step as if everything before it were fixed.
+    """Differentiate the last inner step with everything before it fixed.
 
-    With v the outer gradient at the end and u = (∂update/∂grad)ᵀ v the direction it asks of the training
-    gradient, the hypergradient is ``∂/∂λ ⟨u, ∇θ inner(θ, λ)⟩``. The inner product is a directional derivative:
-    u is pushed through the network to a tangent of its output, and the rest happens at the output, unless the
-    outer parameters change what the network is given. No gradient per row is ever formed.
+    With v the outer gradient at the end and u = (∂update/∂grad)ᵀ v its adjoint at the training gradient, the
+    hypergradient is ``∂/∂λ ⟨u, ∇θ inner(θ, λ)⟩``. The inner product is a directional derivative: u is pushed forward
+    through the network to a tangent of its output, and the rest is differentiated at the output, unless the outer
+    parameters change the network's input. No per-row gradients are needed.
 
     Args:
-        tangent: How u is pushed through. ``"difference"``: one more forward pass a small way along u, which any
-            network allows; the error is about the square root of the rounding unit. ``"forward"``:
-            forward-mode differentiation, exact, for three products per layer instead of one, where every
-            layer has such a rule.
+        tangent: How u is pushed forward. ``"difference"``: one more forward pass a short distance along u, for any
+            network; the error is about the square root of the rounding unit. ``"forward"``: forward-mode
+            differentiation, exact, with three products per layer instead of one, if every layer has a forward-mode
+            rule.
 
     Reference:
         Liu, Simonyan and Yang, DARTS: differentiable architecture search, 2019, section 2.3.
@@ -53,10 +53,10 @@ class OneStep(Hypergradient):
         """The outer loss and its gradient through the last step."""
         value, adjoint, direct = outer_gradient(problem, trajectory.theta, outer, batch)
         last = trajectory.steps[-1]
-        asked = asked_of_last_gradient(trajectory, adjoint)
+        to_grad = last_gradient_adjoint(trajectory, adjoint)
         leaves = leaves_of(outer)
         with torch.enable_grad():
-            here, tangents = _TANGENTS[self.tangent](problem, last, asked, leaves)
+            here, tangents = _TANGENTS[self.tangent](problem, last, to_grad, leaves)
             output = here.map(lambda part: part if part.requires_grad else part.detach().requires_grad_())
             loss = problem.training_loss(output, leaves, last.batch)
             slopes = torch.autograd.grad(loss, _parts(output), create_graph=True, allow_unused=True)
@@ -69,8 +69,8 @@ class OneStep(Hypergradient):
             allow_unused=True,
             materialize_grads=True,
         )
-        _, decayed = through_decay(problem, trajectory, last, adjoint, outer)
-        return value, plus(plus(direct, dict(zip(leaves, through, strict=True))), decayed)
+        _, by_update = through_update_term(problem, trajectory, last, adjoint, outer)
+        return value, plus(plus(direct, dict(zip(leaves, through, strict=True))), by_update)
 
 
 def _parts(output: Output) -> list[Tensor]:
@@ -102,12 +102,12 @@ def _tangent(part: Tensor) -> Tensor:
 def _difference(
     problem: Problem, step: InnerStep, direction: Tensor, outer: OuterParams
 ) -> tuple[Output, list[Tensor]]:
-    """The same to first order in the length of the step."""
+    """The same by a first-order difference quotient."""
     epsilon = difference_step(step.theta, direction, order=1)
     step.rewind()
     moved = step.theta.add(direction, alpha=epsilon)
     here, ahead = step.output, problem.training_output(moved, outer, step.batch)
-    if ahead.logits.requires_grad:  # what the network was given has a gradient of its own
+    if ahead.logits.requires_grad:  # the network's input depends on the outer parameters
         step.rewind()
         here = problem.training_output(step.theta, outer, step.batch)
     pairs = zip(_parts(ahead), _parts(here), strict=True)

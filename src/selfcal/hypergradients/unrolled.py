@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import positive_int
-from selfcal.hypergradients._pieces import outer_gradient, plus, through_decay
+from selfcal.hypergradients._pieces import outer_gradient, plus, through_update_term
 from selfcal.training.interfaces import GradientGraph, Hypergradient, InnerStep, Problem, Trajectory
 from selfcal.training.types import Batch, OuterParams
 
@@ -22,10 +22,10 @@ class Unrolled(Hypergradient):
     gradient by one backward pass through its graph.
 
     Args:
-        truncate: Look at the last `truncate` steps only; None for all since the last outer step.
-        recompute: Record only parameters and optimiser state and take each step again on the way back, so
-            that one step's graph is alive at a time. Slower by a forward and a backward pass per step, with
-            a fraction of the memory.
+        truncate: Use the last `truncate` steps only; None for all since the last outer step.
+        recompute: Record only parameters and optimiser state and repeat each step in the reverse sweep, so that
+            only one step's graph is in memory at a time. It costs a forward and a backward pass per step, and saves
+            most of the memory.
 
     Reference:
         Franceschi, Donini, Frasconi and Pontil, Forward and reverse gradient-based hyperparameter
@@ -41,12 +41,12 @@ class Unrolled(Hypergradient):
 
     @property
     def horizon(self) -> int | None:  # type: ignore[override] # a read-only view of `truncate`
-        """As many steps as it is truncated to."""
+        """`truncate`."""
         return self.truncate
 
     @property
     def records(self) -> Literal["start", "graph"]:  # type: ignore[override] # a read-only view of `recompute`
-        """Nothing but the start if the steps are taken again."""
+        """Only the parameters before each step if the steps are repeated."""
         return "start" if self.recompute else "graph"
 
     def __call__(
@@ -56,19 +56,19 @@ class Unrolled(Hypergradient):
         value, adjoint, total = outer_gradient(problem, trajectory.theta, outer, batch)
         state_adjoints = None
         for step in reversed(trajectory.steps):
-            graph = step.graph or _taken_again(problem, step, outer)
-            lost, decayed = through_decay(problem, trajectory, step, adjoint, outer)
+            graph = step.graph or _repeated(problem, step, outer)
+            to_theta, by_update = through_update_term(problem, trajectory, step, adjoint, outer)
             with torch.no_grad():
                 evaluated = replace(step, evaluation=graph.evaluation)
                 adjoint, to_grad, state_adjoints = trajectory.rule.pull_back(
                     evaluated, adjoint, state_adjoints
                 )
             through, direct = graph.pull_back(to_grad)
-            adjoint = adjoint + through if lost is None else adjoint + through + lost
-            total = plus(plus(total, direct), decayed)
+            adjoint = adjoint + through if to_theta is None else adjoint + through + to_theta
+            total = plus(plus(total, direct), by_update)
         return value, total
 
 
-def _taken_again(problem: Problem, step: InnerStep, outer: OuterParams) -> GradientGraph:
+def _repeated(problem: Problem, step: InnerStep, outer: OuterParams) -> GradientGraph:
     step.rewind()
     return problem.gradient_graph(step.theta, outer, step.batch)

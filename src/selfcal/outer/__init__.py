@@ -1,4 +1,4 @@
-"""What the outer level can own: parameters that shape the training loss, or the step."""
+"""Outer models: hyperparameters of the loss, the network's input or the update, learned at the outer level."""
 
 from selfcal.outer.combined import Combined
 from selfcal.outer.gamma import Gamma

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from selfcal.errors import ConfigError
-from selfcal.training.interfaces import OuterModel
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.interfaces import OptimizerRule, OuterModel
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 
 @dataclass(frozen=True)
 class Combined(OuterModel):
     """Several outer models side by side, each with parameters of its own.
 
-    Their names begin with that of the model: ``"LayerDecay.log10_decay"``.
+    The names of the parameters begin with the name of the model: ``"LayerDecay.log10_decay"``.
 
     Args:
-        models: The outer models; no two may give the same hyperparameter.
+        models: The outer models; no two may be of one class or provide the same hyperparameter.
 
     Example:
         >>> import torch
         >>> from selfcal.outer import Gamma, LayerDecay
         >>> both = Combined((LayerDecay(), Gamma()))
-        >>> sorted(both.provides), both.decays
+        >>> sorted(both.provides), both.changes_update
         (['gamma'], True)
-        >>> list(both.init(Sizes(n_train=100, n_layers=2), like=torch.zeros(())))
+        >>> list(both.init(Sizes(n_train=100, shapes={"weight": (3, 2)}), like=torch.zeros(())))
         ['LayerDecay.log10_decay', 'Gamma.gamma']
     """
 
@@ -36,58 +37,65 @@ class Combined(OuterModel):
     def __post_init__(self) -> None:
         if not self.models or not all(isinstance(model, OuterModel) for model in self.models):
             raise ConfigError(
-                f"Combined needs outer models such as (LayerDecay(), Gamma()); got {self.models!r}."
+                f"Combined needs a tuple of outer models such as (LayerDecay(), Gamma()); got {self.models!r}."
             )
-        given = Counter(
-            name for model in self.models for name in [*model.provides, *["decay"] * model.decays]
-        )
+        given = Counter(name for model in self.models for name in model.provides)
         twice = sorted(name for name, times in given.items() if times > 1)
         kinds = Counter(type(model).__name__ for model in self.models)
         twice += sorted(name for name, times in kinds.items() if times > 1)
         if twice:
             raise ConfigError(
-                f"Outer models that are put together must each give something else; of {self.models!r} more than "
-                f"one gives {', '.join(twice)}. Leave one out."
+                f"Combined outer models must each provide something different; of {self.models!r} more than one "
+                f"provides {', '.join(twice)}. Leave one out."
             )
         layers = {model.layer for model in self.models if model.reads_head}
         if len(layers) > 1:
             raise ConfigError(
-                f"Outer models that are put together must look at the same layer; got {sorted(map(str, layers))}."
+                f"Combined outer models must read the same layer; got {sorted(map(str, layers))}. Pass the same "
+                "layer= to each."
             )
         joined = {
-            "provides": frozenset(given) - {"decay"},
+            "provides": frozenset(given),
             "reads_head": bool(layers),
             "layer": next(iter(layers), None),
-            "decays": "decay" in given,
+            "changes_update": any(model.changes_update for model in self.models),
         }
         for name, value in joined.items():
             object.__setattr__(self, name, value)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
-        """What each has before training."""
+        """The parameters of each model before training."""
         return self._joined({model: model.init(sizes, like) for model in self.models})
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """What each gives for these rows."""
-        given = (model(own, output, batch) for model, own in self._parted(outer).items())
+        """The hyperparameters of each model for these rows."""
+        given = (model(own, output, batch) for model, own in self._by_model(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
-    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
-        """The rows as one after the other has blurred them."""
-        for model, own in self._parted(outer).items():
-            x = model.blurred(own, x)
+    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The input after each model in turn has changed it."""
+        for model, own in self._by_model(outer).items():
+            x = model.network_input(own, x)
         return x
 
-    def decay(self, outer: OuterParams) -> Tensor:
-        """That of the model that has one."""
-        if not self.decays:
-            return super().decay(outer)
-        (decay,) = (model.decay(own) for model, own in self._parted(outer).items() if model.decays)
-        return decay
+    def update_term(self, outer: OuterParams, members: Sequence[NetworkParams]) -> list[NetworkParams]:
+        """The sum of what each model adds to the update."""
+        total: list[NetworkParams] = [{} for _ in members]
+        for model, own in self._by_model(outer).items():
+            for summed, term in zip(total, model.update_term(own, members), strict=True):
+                for name, value in term.items():
+                    summed[name] = summed[name] + value if name in summed else value
+        return total
+
+    def adapt_optimizer(self, rule: OptimizerRule) -> OptimizerRule:
+        """The rule without the settings that any of the models replaces."""
+        for model in self.models:
+            rule = model.adapt_optimizer(rule)
+        return rule
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Each to what it allows."""
-        return self._joined({model: model.project(own) for model, own in self._parted(outer).items()})
+        """The projection of each model."""
+        return self._joined({model: model.project(own) for model, own in self._by_model(outer).items()})
 
     def _joined(self, parts: dict[OuterModel, OuterParams]) -> OuterParams:
         return {
@@ -96,7 +104,7 @@ class Combined(OuterModel):
             for name, value in own.items()
         }
 
-    def _parted(self, outer: OuterParams) -> dict[OuterModel, OuterParams]:
+    def _by_model(self, outer: OuterParams) -> dict[OuterModel, OuterParams]:
         """The parameters of each model under its own names."""
         starts = {model: f"{type(model).__name__}." for model in self.models}
         return {

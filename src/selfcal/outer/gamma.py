@@ -11,7 +11,7 @@ from selfcal._support.checks import in_range
 from selfcal.training.interfaces import OuterModel
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
-MOST = 10.0
+MAX_GAMMA = 10.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Gamma(OuterModel):
     provides = frozenset({"gamma"})
 
     def __post_init__(self) -> None:
-        in_range("start", self.start, 0, MOST)
+        in_range("start", self.start, 0, MAX_GAMMA)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """The starting value."""
@@ -45,4 +45,4 @@ class Gamma(OuterModel):
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Back into [0, 10]."""
-        return {"gamma": outer["gamma"].clamp(0, MOST)}
+        return {"gamma": outer["gamma"].clamp(0, MAX_GAMMA)}

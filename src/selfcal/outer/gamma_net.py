@@ -1,4 +1,4 @@
-"""A focal-loss gamma for every row, from a small network on the features of the large one."""
+"""A focal-loss gamma for every row, from a small network on the features of the classifier."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from selfcal.training.types import Batch, OuterParams, Output, Sizes
 class GammaNet(OuterModel):
     """γ-Net: attention over k learned directions, then one linear unit.
 
-    With x the features that the network's head is given, ``p = softmax(x A)``, ``x̃ = p Aᵀ`` and ``γ = |x̃ W| / τ``. It
-    lives beside the network, during training only. No gradient of the training loss flows through γ into the network,
-    which would otherwise learn to make its own loss easy. A starts as random directions and W so that γ is one for
-    every row.
+    With x the input of the network's head, ``p = softmax(x A)``, ``x̃ = p Aᵀ`` and ``γ = |x̃ W| / τ``. It is used in
+    training only. No gradient of the training loss flows through γ into the network, which could otherwise lower the
+    loss by changing γ. A starts with random directions and W so that γ is one for every row.
 
     Args:
-        directions: How many directions, k; by default as many as classes.
-        temperature: The divisor τ. The smaller, the faster γ moves with A and W.
+        directions: The number of directions k; by default the number of classes.
+        temperature: The divisor τ. The smaller, the faster γ changes with A and W.
         layer: The name of the linear layer whose input is read; by default the network's last one.
         seed: Of the random directions.
 
@@ -69,5 +68,5 @@ class GammaNet(OuterModel):
         return {"gamma": (attention @ (outer["directions"].T @ outer["unit"])).abs() / self.temperature}
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Every A and W are allowed."""
+        """All values of A and W are allowed."""
         return outer

@@ -1,4 +1,4 @@
-"""Noise that is added to the rows in training."""
+"""Noise that is added to the network's input in training."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 @dataclass(frozen=True)
 class InputNoise(OuterModel):
-    """Fresh normal noise on every number of every row, in training alone: the network is given ``x + σ ε``.
+    """Normal noise on the input, drawn anew at every step and in training only: the network's input is ``x + σ ε``.
 
-    What it says may then not change much within σ of a row. What is learned is the logarithm of σ to base 10. Columns
-    are taken to be of one scale.
+    It regularises the network: its output changes little within σ of a training row. The outer parameter is the
+    logarithm of σ to base 10. All features are assumed to have the same scale.
 
     Args:
         start: The standard deviation σ before training.
-        bounds: The least σ and the largest.
+        bounds: The smallest and the largest σ.
 
     Example:
         >>> import torch
         >>> noise = InputNoise(start=0.1)
         >>> outer = noise.init(Sizes(n_train=100), like=torch.zeros(()))
-        >>> round(float(noise.blurred(outer, torch.zeros(1000, 10)).std()), 2)
+        >>> round(float(noise.network_input(outer, torch.zeros(1000, 10)).std()), 2)
         0.1
 
     Reference:
@@ -51,15 +51,15 @@ class InputNoise(OuterModel):
         return {"log10_noise": torch.tensor(math.log10(self.start), dtype=like.dtype, device=like.device)}
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """Nothing: the loss is left as it is."""
+        """No hyperparameters: the loss stays as it is."""
         return {}
 
-    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
-        """The rows with noise; its scale has a gradient, its draw is the random stream's."""
+    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The rows with noise, differentiable in its scale."""
         if not x.is_floating_point():
             raise ConfigError(
-                f"InputNoise adds to the network's input, which must be real numbers; got {x.dtype}. Leave it out "
-                "for networks that look things up by whole numbers."
+                f"InputNoise needs input of real numbers; got {x.dtype}. Leave it out for networks with integer "
+                "input."
             )
         noise = torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator(x.device))
         return x + (outer["log10_noise"] * math.log(10)).exp() * noise

@@ -1,4 +1,4 @@
-"""How much of each class's label is spread over all classes."""
+"""Label smoothing with a coefficient for each class."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from selfcal.errors import ConfigError, DataError
 from selfcal.training.interfaces import OuterModel
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
-MOST = 0.5
+MAX_SMOOTHING = 0.5
 
 
 @dataclass(frozen=True)
 class LabelSmoothing(OuterModel):
-    """A share in [0, 0.5] for each class: that much of the label of its rows is spread over all classes.
+    """A coefficient in [0, 0.5] for each class: the fraction of a label that is spread evenly over all classes.
 
     Args:
-        start: Every share before training.
-        n_classes: How many classes; by default the network's last linear layer tells.
+        start: The coefficient of every class before training.
+        n_classes: The number of classes; by default the outputs of the network's last linear layer.
 
     Example:
         >>> import torch
@@ -36,22 +36,22 @@ class LabelSmoothing(OuterModel):
     provides = frozenset({"smoothing"})
 
     def __post_init__(self) -> None:
-        in_range("start", self.start, 0, MOST)
+        in_range("start", self.start, 0, MAX_SMOOTHING)
         if self.n_classes is not None:
             positive_int("n_classes", self.n_classes)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
-        """Equal shares, one for each class."""
+        """Equal coefficients, one for each class."""
         n_classes = self.n_classes or sizes.n_classes
         if n_classes is None:
             raise ConfigError(
-                "The network has no linear layer that tells how many classes there are; "
-                "give LabelSmoothing(n_classes=...)."
+                "LabelSmoothing needs the number of classes, and the network has no linear layer to read it from. "
+                "Pass LabelSmoothing(n_classes=...)."
             )
         return {"smoothing": torch.full((n_classes,), self.start, dtype=like.dtype, device=like.device)}
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """The share of each row's class."""
+        """The coefficient of each row's class."""
         if int(batch.y.max()) >= len(outer["smoothing"]):
             raise DataError(
                 f"Labels must be class codes below the number of classes, {len(outer['smoothing'])}; got "
@@ -61,4 +61,4 @@ class LabelSmoothing(OuterModel):
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Back into [0, 0.5]."""
-        return {"smoothing": outer["smoothing"].clamp(0, MOST)}
+        return {"smoothing": outer["smoothing"].clamp(0, MAX_SMOOTHING)}

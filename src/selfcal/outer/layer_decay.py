@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from selfcal._support.checks import in_range
 from selfcal.errors import ConfigError
-from selfcal.training.interfaces import OuterModel
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.interfaces import OptimizerRule, OuterModel
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 
 @dataclass(frozen=True)
 class LayerDecay(OuterModel):
-    """Decoupled weight decay, learned: with a step of size lr, the weights W of layer l also lose ``lr λ_l W``.
+    """Learned decoupled weight decay: a step of size lr also subtracts ``lr λ_l W`` from the weights W of layer l.
 
-    Biases and other vectors do not decay. The same layer of networks that are trained side by side has the same λ.
-    What is learned is the logarithm of λ to base 10: to go from a weak decay to a strong one takes as many outer
-    steps as to go back.
+    Biases and other vectors do not decay. Networks that are trained side by side share the λ of each layer. The
+    outer parameter is the logarithm of λ to base 10, so that an outer step multiplies λ by a factor. It replaces
+    the weight decay of the optimiser.
 
     Args:
-        start: Every λ before training.
-        bounds: The least λ and the largest.
+        start: λ of every layer before training.
+        bounds: The smallest and the largest λ.
 
     Example:
         >>> import torch
         >>> decay = LayerDecay(start=0.1)
-        >>> outer = decay.init(Sizes(n_train=100, n_layers=3), like=torch.zeros(()))
-        >>> outer["log10_decay"], decay.decay(outer)
-        (tensor([-1., -1., -1.]), tensor([0.1000, 0.1000, 0.1000]))
+        >>> shapes = {"0.weight": (3, 2), "0.bias": (3,), "1.weight": (2, 3)}
+        >>> outer = decay.init(Sizes(n_train=100, shapes=shapes), like=torch.zeros(()))
+        >>> outer["log10_decay"], decay.coefficients(outer)
+        (tensor([-1., -1.]), tensor([0.1000, 0.1000]))
 
     Reference:
         Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
@@ -40,7 +43,7 @@ class LayerDecay(OuterModel):
     start: float = 0.3
     bounds: tuple[float, float] = (1e-3, 10.0)
     provides = frozenset()
-    decays = True
+    changes_update = True
 
     def __post_init__(self) -> None:
         least, most = self.bounds
@@ -49,23 +52,47 @@ class LayerDecay(OuterModel):
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """Equal coefficients, one for each layer with a weight matrix."""
-        if not sizes.n_layers:
+        n_layers = sum(_is_matrix(name, shape) for name, shape in sizes.shapes.items())
+        if not n_layers:
             raise ConfigError(
-                "LayerDecay makes weight matrices shrink, and this network has none that is trained: no parameter "
-                'with two axes or more whose name ends in "weight".'
+                "LayerDecay needs a network with a trainable weight matrix, that is a parameter with two or more "
+                f'axes whose name ends in "weight"; got {", ".join(sizes.shapes) or "no parameters"}. Use another '
+                "outer model."
             )
         start = math.log10(self.start)
-        return {"log10_decay": torch.full((sizes.n_layers,), start, dtype=like.dtype, device=like.device)}
+        return {"log10_decay": torch.full((n_layers,), start, dtype=like.dtype, device=like.device)}
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """Nothing: the loss is left as it is."""
+        """No hyperparameters: the loss stays as it is."""
         return {}
 
-    def decay(self, outer: OuterParams) -> Tensor:
-        """The coefficients themselves."""
+    def coefficients(self, outer: OuterParams) -> Tensor:
+        """λ of each layer."""
         return (outer["log10_decay"] * math.log(10)).exp()
+
+    def update_term(self, outer: OuterParams, members: Sequence[NetworkParams]) -> list[NetworkParams]:
+        """``λ_l W`` for the weight matrix W of each layer."""
+        coefficients = self.coefficients(outer)
+        matrices = (
+            {name: value for name, value in member.items() if _is_matrix(name, value.shape)}
+            for member in members
+        )
+        return [
+            {name: c * value for (name, value), c in zip(own.items(), coefficients, strict=True)}
+            for own in matrices
+        ]
+
+    def adapt_optimizer(self, rule: OptimizerRule) -> OptimizerRule:
+        """The rule without its own weight decay."""
+        has_decay = bool(getattr(rule, "weight_decay", 0.0))
+        return replace(cast(Any, rule), weight_decay=0.0) if has_decay else rule
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Back within the bounds."""
         least, most = map(math.log10, self.bounds)
         return {"log10_decay": outer["log10_decay"].clamp(least, most)}
+
+
+def _is_matrix(name: str, shape: Sequence[int]) -> bool:
+    """Whether this is a weight matrix; biases and the scales of a normalisation are vectors."""
+    return name.endswith("weight") and len(shape) > 1

@@ -21,7 +21,7 @@ class SampleWeights(OuterModel):
         start: Every weight before training.
         link: ``"identity"`` keeps the weights themselves and projects them to [0, 1] after each outer step;
             ``"sigmoid"`` keeps their log odds, which need no projection.
-        normalize: Divide by the mean weight, so that the loss keeps its scale while the weights move.
+        normalize: Divide by the mean weight, so that the loss keeps its scale while the weights change.
 
     Example:
         >>> import torch
@@ -51,16 +51,16 @@ class SampleWeights(OuterModel):
         return {"weight": start if self.link == "identity" else start.logit()}
 
     def values(self, outer: OuterParams) -> Tensor:
-        """The weights of all training rows as the loss sees them."""
+        """The weights of all training rows in the loss."""
         weight = outer["weight"] if self.link == "identity" else outer["weight"].sigmoid()
         return weight / weight.mean() if self.normalize else weight
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """The weights of these rows, by their place in the training set."""
+        """The weights of these rows, by their index in the training set."""
         if batch.index is None:
             raise DataError(
-                "Sample weights belong to training rows, and this batch does not say which rows it holds. "
-                "Give training batches as selfcal.Batch(x, y, index)."
+                "SampleWeights needs the index of each training row; this batch has none. Pass training batches "
+                "as selfcal.Batch(x, y, index)."
             )
         return {"weight": self.values(outer)[batch.index]}
 

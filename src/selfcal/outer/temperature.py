@@ -1,4 +1,4 @@
-"""A temperature at which the network is trained."""
+"""A temperature in the training loss."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from selfcal._support.checks import in_range
 from selfcal.training.interfaces import OuterModel
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
-LEAST, MOST = 0.25, 4.0
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.25, 4.0
 
 
 @dataclass(frozen=True)
 class Temperature(OuterModel):
-    """What the logits are divided by in the training loss, and in training alone; in [0.25, 4].
+    """A temperature in [0.25, 4] that the logits are divided by in the training loss only.
 
-    A network trained below one answers with smaller logits than the training rows ask for.
+    A network trained with a temperature below one predicts smaller logits, that is lower confidences.
 
     Args:
         start: The temperature before training.
@@ -35,7 +35,7 @@ class Temperature(OuterModel):
     provides = frozenset({"temperature"})
 
     def __post_init__(self) -> None:
-        in_range("start", self.start, LEAST, MOST)
+        in_range("start", self.start, MIN_TEMPERATURE, MAX_TEMPERATURE)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
         """The starting value."""
@@ -47,4 +47,4 @@ class Temperature(OuterModel):
 
     def project(self, outer: OuterParams) -> OuterParams:
         """Back into [0.25, 4]."""
-        return {"temperature": outer["temperature"].clamp(LEAST, MOST)}
+        return {"temperature": outer["temperature"].clamp(MIN_TEMPERATURE, MAX_TEMPERATURE)}

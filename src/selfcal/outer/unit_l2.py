@@ -14,10 +14,10 @@ from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 @dataclass(frozen=True)
 class UnitL2(OuterModel):
-    """The training loss is raised by ``Σ_u λ_u |w_u|²``, w_u being the weights of the head's unit for class u.
+    """The penalty ``Σ_u λ_u |w_u|²`` in the training loss, w_u being the weights of the head's unit for class u.
 
     Args:
-        start: Every λ before training; they never get negative.
+        start: λ of every unit before training; they are never negative.
         layer: The name of the linear layer that is the head; by default the network's last one.
 
     Example:
@@ -47,10 +47,10 @@ class UnitL2(OuterModel):
         return {"decay": torch.full((sizes.n_classes,), self.start, dtype=like.dtype, device=like.device)}
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """The penalty on the head as it is."""
+        """The penalty on the head's weight."""
         assert output.head is not None
         return {"penalty": outer["decay"] @ output.head.square().sum(dim=1)}
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Back to zero if below."""
+        """Negative coefficients to zero."""
         return {"decay": outer["decay"].clamp(min=0)}

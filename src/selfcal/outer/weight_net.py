@@ -1,4 +1,4 @@
-"""A weight for every row, from a small network on what the large one says about it."""
+"""A weight for every row, from a small network on the classifier's prediction for it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class WeightNet(OuterModel):
     """The weight of a row, in (0, 2), as a smooth function of its loss, its margin and the confidence.
 
     ``weight = 2 sigmoid(b + wᵀ tanh(A s + a))``, with s the logarithm of one plus the row's log loss, the probability
-    of its label less the largest other one, and the largest probability. They are data: no gradient of the training
-    loss flows through a weight into the network. A few dozen numbers decide about all rows, where `SampleWeights` has
-    one for each. Every weight starts at one.
+    of its label minus the largest other one, and the largest probability. These are constants: no gradient of the
+    training loss flows through a weight into the network. A few dozen parameters determine the weights of all rows,
+    where `SampleWeights` has one for each. Every weight starts at one.
 
     Args:
         hidden: Hidden units.
@@ -35,7 +35,7 @@ class WeightNet(OuterModel):
 
     Reference:
         Shu, Xie, Yi, Zhao, Zhou, Xu and Meng, Meta-Weight-Net: learning an explicit mapping for sample weighting,
-        2019. Theirs sees the loss alone.
+        2019, where the only input is the loss.
     """
 
     hidden: int = 16
@@ -61,7 +61,7 @@ class WeightNet(OuterModel):
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """A weight for each row."""
-        hidden = torch.tanh(_seen(output.as_data, batch.y) @ outer["first"] + outer["first_bias"])
+        hidden = torch.tanh(_inputs(output.as_data, batch.y) @ outer["first"] + outer["first_bias"])
         weight = 2 * torch.sigmoid(hidden @ outer["last"] + outer["bias"])
         if not self.normalize:
             return {"weight": weight}
@@ -69,12 +69,12 @@ class WeightNet(OuterModel):
         return {"weight": weight * (counted.sum() / (weight @ counted))}
 
     def project(self, outer: OuterParams) -> OuterParams:
-        """Every network is allowed."""
+        """All values are allowed."""
         return outer
 
 
-def _seen(logits: Tensor, y: Tensor) -> Tensor:
-    """What the weight depends on: three numbers of about the same size for each row."""
+def _inputs(logits: Tensor, y: Tensor) -> Tensor:
+    """The inputs of the small network: three numbers of similar size for each row."""
     log_probs = torch.log_softmax(logits, dim=-1)
     is_label = torch.arange(logits.shape[-1], device=y.device) == y[:, None]
     own, other = (

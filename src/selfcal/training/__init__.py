@@ -1,4 +1,4 @@
-"""The engine: what a method is made of, and the one loop that trains with any of them."""
+"""The engine: the parts of a method, and the training loop that runs any of them."""
 
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train

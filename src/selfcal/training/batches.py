@@ -1,4 +1,4 @@
-"""Data as batches that know which rows they hold."""
+"""Data as batches with the index of each row."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from selfcal._support.random_streams import redirected
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.types import Batch
 
-FEWEST_ROWS = 4
-"""Batches made smaller for want of memory keep so many rows; fewer would be too small for batch statistics."""
+MIN_BATCH_ROWS = 4
+"""Batches are not halved below this size if memory runs out; fewer rows would be too few for batch statistics."""
 
 
 @runtime_checkable
 class Batches(Protocol):
-    """Data that can be passed over again and again.
+    """Data that can be iterated over any number of times.
 
-    Batches that can be made smaller have a method `halved`, too: the same data in batches of half the size, or None
+    Batches that can be made smaller also have a method `halved`: the same data in batches of half the size, or None
     if they are too small for that.
     """
 
@@ -70,7 +70,7 @@ class TensorBatches:
     ) -> None:
         self.n_rows = same_length(x=x, y=y, weight=weight)
         if not self.n_rows:
-            raise DataError("Expected at least one row of data; got none.")
+            raise DataError("The data must have at least one row; got none.")
         if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all() and weight.any()):
             raise DataError("Sample weights must be finite, not negative and not all zero.")
         self._rows = Batch(x, class_codes(y), torch.arange(self.n_rows, device=x.device), weight)
@@ -81,7 +81,7 @@ class TensorBatches:
         return 1 if self._batch_size is None else -(-self.n_rows // self._batch_size)
 
     def identity(self) -> tuple[object, ...]:
-        """What decides about every pass."""
+        """Everything that the passes depend on."""
         rows = self._rows
         return self._batch_size, self._seed, rows.x, rows.y, rows.weight
 
@@ -104,13 +104,13 @@ class TensorBatches:
 
 
 def half_of(batch_size: int | None, n_rows: int) -> int:
-    """Half the rows of a batch, which has all there are if no size is given; 0 if that would be too few."""
+    """Half the rows of a batch, which has all rows if no size is given; 0 if that would be too few."""
     half = min(batch_size or n_rows, n_rows) // 2
-    return half if half >= FEWEST_ROWS else 0
+    return half if half >= MIN_BATCH_ROWS else 0
 
 
 def halved(batches: Batches, times: int) -> Batches:
-    """The same data in batches of half the size, time and again, as far as that goes.
+    """The same data in batches halved so many times, as far as that is possible.
 
     Example:
         >>> import torch
@@ -139,28 +139,28 @@ def class_codes(y: Tensor) -> Tensor:
 
 
 def pass_generator(seed: int, number: int) -> torch.Generator:
-    """A random stream for one pass over the data, the same whatever is drawn elsewhere."""
+    """A random generator for one pass over the data, independent of all others."""
     return torch.Generator().manual_seed(seed * 1_000_003 + number)
 
 
 def shuffled_rows(n_rows: int, n_batches: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-    """The places of the rows in a random order, cut into batches that are equal to within a row."""
+    """The row indices in a random order, split into batches whose sizes differ by one at most."""
     return torch.randperm(n_rows, generator=generator).tensor_split(n_batches)
 
 
 class LoaderBatches:
-    """A torch `DataLoader` of ``(x, y)`` or ``(x, y, weight)``, with each row's place in the data set added.
+    """A torch `DataLoader` of ``(x, y)`` or ``(x, y, weight)``, with each row's index in the data set added.
 
-    Sampler, batch size, workers and collate function stay the loader's own, and so does its shuffling.
+    Sampler, shuffling, batch size, workers and collate function are those of the loader.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
             raise ConfigError(
-                "Expected a DataLoader over a map-style data set with batching, so that each row has a place; "
+                "Expected a DataLoader over a map-style data set with batching, so that each row has an index; "
                 "got an iterable data set or batch_size=None."
             )
-        self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # map-style sets have a length, which torch's types do not say
+        self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # torch's types lack the length of map-style sets
         self._given = loader
         self._loader: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
@@ -173,18 +173,18 @@ class LoaderBatches:
         return len(self._loader)
 
     def identity(self) -> tuple[object, ...]:
-        """The first batch, if the loader has an order that a later process can follow."""
+        """The first batch, if the loader has an order that a later process can reproduce."""
         sampler = self._loader.batch_sampler
         if type(sampler) is BatchSampler and isinstance(sampler.sampler, SequentialSampler):
             return first_rows(self)
         raise ConfigError(
-            "A DataLoader that shuffles draws its order from a generator of its own, so that a run with a checkpoint "
-            "could not go on exactly where it was. Give the data as tensors or as ImageBatches, whose order depends "
-            "on a seed and the number of the pass alone, or shuffle=False."
+            "A DataLoader that shuffles has a generator of its own, so that a run with a checkpoint could not be "
+            "resumed exactly. Pass the data as tensors or as ImageBatches, whose order depends only on a seed and "
+            "the number of the pass, or use shuffle=False."
         )
 
     def halved(self) -> LoaderBatches | None:
-        """A loader of half the batch size, if the batch size is the loader's to choose."""
+        """A loader of half the batch size, unless a sampler of the user's own makes the batches."""
         sampler = self._loader.batch_sampler
         if type(sampler) is not BatchSampler or not (half := half_of(sampler.batch_size, self.n_rows)):
             return None
@@ -193,7 +193,7 @@ class LoaderBatches:
         return LoaderBatches(DataLoader(self._given.dataset, batch_sampler=smaller, **kept))
 
     def one_pass(self, number: int) -> Iterator[Batch]:
-        """What the loader gives in a pass."""
+        """The batches of the loader."""
         with redirected():  # samplers, and workers' seeds, are drawn from torch's global stream
             items = iter(self._loader)
         while True:
@@ -218,7 +218,7 @@ _KEPT = (
 
 
 class _Indexed(Dataset[Any]):
-    """A data set whose items say where they stand."""
+    """A data set whose items come with their index."""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
@@ -231,7 +231,7 @@ class _Indexed(Dataset[Any]):
 
 
 class _IndexedCollate:
-    """The loader's own collate function, with the rows' places beside it."""
+    """The loader's own collate function, with the rows' indices added."""
 
     def __init__(self, collate: Any) -> None:
         self.collate = collate
@@ -271,7 +271,7 @@ def as_batch(rows: object) -> Batch:
 
 
 class Endless:
-    """Pass after pass over the data, from any place on.
+    """Pass after pass over the data, starting at any position.
 
     Example:
         >>> import torch
@@ -296,8 +296,8 @@ class Endless:
         if batch is None:
             if not self._taken:
                 raise DataError(
-                    "A pass over the data gave no batch. A DataLoader with drop_last=True and fewer rows than a "
-                    "batch does that; use a smaller batch size."
+                    "A pass over the data must give at least one batch; it gave no batch. Use a smaller batch size "
+                    "if this is a DataLoader with drop_last=True."
                 )
             self._start(self._number + 1, 0)
             return next(self)
@@ -309,7 +309,7 @@ class Endless:
         return {"number": self._number, "taken": self._taken, "of": len(self.batches)}
 
     def load_state(self, state: dict[str, int]) -> None:
-        """Go on from a `state`; with batches of another size, from about the same place in the pass."""
+        """Continue from a `state`; with batches of another size, from about the same position in the pass."""
         self._start(state["number"], state["taken"] * len(self.batches) // state["of"])
 
     def _start(self, number: int, taken: int) -> None:
@@ -320,10 +320,10 @@ class Endless:
 
 
 def fingerprint(batches: Batches) -> str:
-    """A SHA-256 that tells this data, and the order it comes in, from any other.
+    """A SHA-256 that identifies the data and its order.
 
-    Batches that have no `identity` (what decides about their passes: tensors, and anything with a repr) are known
-    by their size and the first batch.
+    Batches without a method `identity` (everything that their passes depend on: tensors, and objects with a repr) are
+    identified by their size and the first batch.
 
     Example:
         >>> import torch
@@ -343,6 +343,6 @@ def fingerprint(batches: Batches) -> str:
 
 
 def first_rows(batches: Batches) -> tuple[object, ...]:
-    """The parts of the first batch of all."""
+    """The parts of the first batch."""
     batch = next(Endless(batches))
     return batch.x, batch.y, batch.index, batch.weight

@@ -1,8 +1,8 @@
-"""Training that outlives its process: saved as it goes, taken up where it was.
+"""Checkpoints: training saves its state, so that another process can resume it.
 
 A checkpoint is one safetensors file. Its tensors are the file's tensors; all else is JSON in the file's metadata,
-beside a SHA-256 over every byte of the file (its own place counted as zeros). The last two are kept, so that a
-damaged one costs the time between them and no more. Nothing in a file is ever executed.
+beside a SHA-256 over every byte of the file (its own bytes counted as zeros). The last two are kept, so that a
+damaged one costs only the time between them. Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from selfcal.training.batches import Batches, fingerprint
 from selfcal.training.step import BilevelStep
 
 FORMAT = 2
-GENERATIONS = 2
-MAX_SHARE = 0.02
-"""How much of the time saving may take; where it takes long, it happens less often."""
+MAX_GENERATIONS = 2
+MAX_SAVING_FRACTION = 0.02
+"""Of the training time; if saving takes long, it happens less often."""
 
 _NO_DIGEST = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
@@ -46,23 +46,23 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Resumable(Protocol):
-    """Work that can be stopped and gone on with."""
+    """Work that can be stopped and resumed."""
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether `state` is all there is, at this moment."""
+        """Whether `state` is complete at this moment."""
 
     def state(self) -> dict[str, Any]:
-        """All that changes: tensors and plain values, by name."""
+        """Everything that changes: tensors and plain values, by name."""
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
 
 
 def identity(
     step: BilevelStep, settings: Mapping[str, object], **data: Batches | None
 ) -> dict[str, dict[str, object]]:
-    """What must be the same for a checkpoint to go on: ``exactly``, or only for the very same bits (``bits``)."""
+    """What must be equal to resume from a checkpoint (``exactly``), and for bit-identical results (``bits``)."""
     module, device = step.problem.module, step.device
     with step.random.restored():
         prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
@@ -88,15 +88,15 @@ def checkpointed(
     *,
     seconds: float,
 ) -> Iterator[Callable[[], None]]:
-    """Go on where the folder says, or start it; gives what to call after each step, and saves at the end.
+    """Resume the run from the folder, or start it; yields a function to call after each step, and saves at the end.
 
-    Without a folder nothing happens.
+    Without a folder nothing is saved.
     """
     if path is None:
         yield lambda: None
         return
     in_range("checkpoint_seconds", seconds, 0)
-    with locked(path) as folder, stop_requests() as asked:
+    with locked(path) as folder, stop_requests() as requested:
         store = Generations(folder, identify())
         state = store.newest()
         due, unsaved = time.monotonic() + seconds, False
@@ -106,68 +106,68 @@ def checkpointed(
             started = time.monotonic()
             store.save(run.state())
             ended, unsaved = time.monotonic(), False
-            due = ended + max(seconds, (ended - started) / MAX_SHARE)
+            due = ended + max(seconds, (ended - started) / MAX_SAVING_FRACTION)
 
-        def stop_if_asked() -> None:
-            number = asked()
+        def stop_if_requested() -> None:
+            number = requested()
             if number is not None:
                 raise Interrupted(
-                    f"Stopped by {signal.Signals(number).name}; the checkpoint is in {folder}. The same call or "
-                    "command goes on from there.",
+                    f"Stopped by {signal.Signals(number).name}; the checkpoint is in {folder}. Repeat the call or "
+                    "command to resume.",
                     number,
                 )
 
         def after_step() -> None:
             nonlocal unsaved
             unsaved = True
-            if run.can_be_saved and (asked() is not None or time.monotonic() >= due):
+            if run.can_be_saved and (requested() is not None or time.monotonic() >= due):
                 save()
-                stop_if_asked()
+                stop_if_requested()
 
         if state is None:
-            save()  # now is the time to find out that there is no room
+            save()  # so that a full disk is an error before training, not after it
         else:
             run.load_state(state)
         yield after_step
         if unsaved:
             save()
-        stop_if_asked()
+        stop_if_requested()
 
 
 class Generations:
     """The checkpoints of one run in a folder, the newest two of them.
 
     Args:
-        folder: Where they are.
-        identity: What the run is; a checkpoint of another run is refused.
+        folder: The folder.
+        identity: Identifies the run; a checkpoint of another run is refused.
     """
 
     def __init__(self, folder: Path, identity: Mapping[str, Mapping[str, object]]) -> None:
         self.folder = folder
         self._identity = json.loads(json.dumps(identity, default=plain))
-        self._sound: list[Path] = []
+        self._intact: list[Path] = []
         remove_leftovers(folder)
         self._number = max((int(path.stem[-8:]) for path in self.files()), default=0)
 
     def files(self) -> list[Path]:
-        """The files there are, newest first."""
+        """The existing files, newest first."""
         return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
 
     def save(self, state: Mapping[str, Any]) -> Path:
-        """Write a new generation; the oldest goes once it is safely there."""
+        """Write a new generation, then remove the oldest."""
         path = self.folder / f"checkpoint-{self._number + 1:08d}.safetensors"
         content = packed({"format": FORMAT, "identity": self._identity, "state": state})
         write_atomically(path, content, make_folder=False)
         self._number += 1
-        self._sound = [path, *self._sound][:GENERATIONS]
+        self._intact = [path, *self._intact][:MAX_GENERATIONS]
         for old in self.files():
-            if old not in self._sound:
+            if old not in self._intact:
                 with suppress(OSError):
                     old.unlink()
         return path
 
     def newest(self) -> dict[str, Any] | None:
-        """The state to go on from: that of the newest sound file; None if there is no file at all."""
+        """The state to resume from, that of the newest intact file; None if there is no file."""
         damaged: list[str] = []
         for path in self.files():
             try:
@@ -177,26 +177,27 @@ class Generations:
             except (ModelFormatError, OSError) as error:
                 damaged.append(f"{path} cannot be used: {error}")
                 continue
-            self._sound.append(path)
+            self._intact.append(path)
             if damaged:
                 warnings.warn(
-                    f"{' '.join(damaged)} Going on from {path.name}, which was saved before it.",
+                    f"{' '.join(damaged)} Resuming from {path.name}, which was saved before it.",
                     RecoveryWarning,
                     stacklevel=2,
                 )
             return state
         if damaged:
             raise CheckpointError(
-                f"{' '.join(damaged)} No sound checkpoint is left in {self.folder}. Remove the folder to start anew."
+                f"{' '.join(damaged)} No intact checkpoint is left in {self.folder}. Remove the folder to start "
+                "again."
             )
         return None
 
     def _checked(self, path: Path, tree: dict[str, Any]) -> dict[str, Any]:
-        """The state, if this run has saved it; otherwise an error that names what differs."""
+        """The state, if this run has saved it; otherwise an error that lists the differences."""
         if tree.get("format") != FORMAT:
             raise CheckpointError(
-                f"{path} has format {tree.get('format')}; this version of selfcal reads format {FORMAT}. Go on with "
-                "the version that wrote it, or remove the folder to start anew."
+                f"{path} has format {tree.get('format')}; this version of selfcal reads format {FORMAT}. Resume "
+                "with the version that wrote it, or remove the folder to start again."
             )
         try:
             state, exactly, bits = tree["state"], tree["identity"]["exactly"], tree["identity"]["bits"]
@@ -206,13 +207,13 @@ class Generations:
             raise ModelFormatError("It is not the checkpoint of a training run.") from error
         if changed:
             raise CheckpointError(
-                f"{path} belongs to another run: {'; '.join(changed)}. Start with what it was started with, or give "
-                "another folder."
+                f"{path} belongs to another run: {'; '.join(changed)}. Use the same settings and data, or another "
+                "folder."
             )
         if inexact:
             warnings.warn(
-                f"{path} was saved with other settings: {'; '.join(inexact)}. Training goes on, but its last bits "
-                "may differ from those of an undisturbed run.",
+                f"{path} was saved with other settings: {'; '.join(inexact)}. Training is resumed, but its last bits "
+                "may differ from those of an uninterrupted run.",
                 RecoveryWarning,
                 stacklevel=2,
             )
@@ -230,7 +231,7 @@ def _short(value: object) -> str:
 
 
 def packed(tree: Mapping[str, Any]) -> bytearray:
-    """A tree of dictionaries, lists, tensors and plain values as the bytes of a file.
+    """A tree of dictionaries, lists, tensors and plain values as the bytes of a checkpoint file.
 
     Example:
         >>> import torch
@@ -257,7 +258,7 @@ def packed(tree: Mapping[str, Any]) -> bytearray:
 
 
 def unpacked(data: bytes | bytearray) -> dict[str, Any]:
-    """The tree of which `packed` made these bytes; anything else is a `ModelFormatError`."""
+    """The inverse of `packed`; raises `ModelFormatError` for anything else."""
     found = _DIGEST.search(data, 0, _header_end(data))
     if found is None:
         raise ModelFormatError("It is not a checkpoint of selfcal, or its beginning is damaged.")

@@ -1,4 +1,4 @@
-"""The one training loop. It calls the parts of a recipe and never asks which method they make up."""
+"""The training loop. It calls the parts of a recipe and knows no method."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from selfcal.training.run import RUNNING, Run
 from selfcal.training.step import BilevelStep
 from selfcal.training.types import OuterParams
 
-FEWEST_STEPS = 10
-"""Steps before a look at the selection data is worth its time."""
+MIN_STEPS_TO_EVALUATE = 10
+"""Steps between two evaluations by default at least, and before the first one where time runs out."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What `train` returns; the module it was given holds the chosen parameters.
+    """The result of `train`; the module passed to it holds the chosen parameters.
 
     Attributes:
         module: The trained network, in evaluation mode.
-        outer_params: The outer parameters that belong to the chosen state.
+        outer_params: The outer parameters of the chosen state.
         calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
-        history: What happened, as plain arrays.
+        history: The course of training, as plain arrays.
         n_steps: Inner steps taken.
-        best_step: The inner step whose state was chosen (the last one without selection data).
+        best_step: The inner step whose state was chosen; the last one without selection data.
         status: ``"stopped early"``, ``"ran to the end"`` or ``"out of time"``.
         seconds: How long it took.
     """
@@ -77,36 +77,36 @@ def train(
 ) -> TrainingResult:
     """Train a network by a recipe.
 
-    The three data parts must be disjoint: `train_data` for the inner level, `outer_data` for the outer level,
-    `selection_data` for early stopping. Selecting on what the outer level fits would choose its luck. A post-hoc
-    calibrator alone may have the rows of early stopping as `outer_data`.
+    The three data sets must be disjoint: `train_data` for the inner level, `outer_data` for the outer level,
+    `selection_data` for early stopping. Early stopping on rows that the outer level fits would be biased. Without an
+    outer level, a post-hoc calibrator may use the rows of early stopping as `outer_data`.
 
-    If the loss or the parameters stop being finite, training goes back to the last evaluation where all was well and
-    on with half the step size, three times at most. If memory runs out, it goes back there, too, and on with batches
-    of half the size; `max_steps` stays.
+    If the loss or the parameters are no longer finite, training returns to the last evaluation where they were, and
+    continues with half the step size, three times at most. If memory runs out, it returns there, too, and continues
+    with batches of half the size; `max_steps` stays.
 
     Args:
         module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
         train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
         outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
-        selection_data: The same; with it, the state with the lowest log loss there is restored at the end.
+        selection_data: The same; with it, the state with the lowest log loss on it is restored at the end.
         recipe: The method.
         optimizer: The inner optimiser rule.
-        max_steps: Inner steps at most.
-        max_seconds: Stop at this time, or after ten steps if that is later, with a last look at the selection data.
-            A run that it stops depends on the machine's speed.
-        evaluate_every: Inner steps between two looks at the selection data; by default one pass over the
+        max_steps: Maximum number of inner steps.
+        max_seconds: Stop after this time, but not before ten steps, with a last evaluation on the selection data.
+            The result of a run that is stopped by it depends on the machine's speed.
+        evaluate_every: Inner steps between two evaluations on the selection data; by default one pass over the
             training data, but at least 10 steps.
-        patience: Stop after so many looks without improvement; None never stops early.
+        patience: Stop after so many evaluations without improvement; None disables early stopping.
         watch: Called with the step object after every `evaluate_every` steps, and after the last one.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
             results. A `DataLoader` shuffles by its own generator.
         progress: Show a progress bar; by default only on a terminal.
-        checkpoint: A folder of this run's own. The run saves itself there; the same call with the same folder goes on
-            where an earlier one ended, however it ended, and on the CPU gives the very bits it would have given
-            undisturbed. The first SIGTERM or SIGINT then ends the run after a step, saved, with `Interrupted`.
-        checkpoint_seconds: Time between two saves; longer where saving would take more than a fiftieth of it.
+        checkpoint: A folder for this run only. The run saves its state there; the same call with the same folder
+            resumes it, however it ended, and on the CPU gives bit-identical results to a run without interruption.
+            The first SIGTERM or SIGINT ends the run after a step, saved, with `Interrupted`.
+        checkpoint_seconds: Time between two saves; longer if saving would take more than a fiftieth of it.
 
     Returns:
         The chosen network with its history.
@@ -129,14 +129,14 @@ def train(
         )
     if recipe.needs_outer_data and outer_data is None:
         raise ConfigError(
-            f"Recipe {recipe.name!r} needs outer_data: rows kept back from training for its outer level or "
-            "calibrator."
+            f"Recipe {recipe.name!r} needs outer_data for its outer level or calibrator; got None. Pass rows that "
+            "are held out from training."
         )
     batches = as_batches(train_data, batch_size=batch_size, seed=seed)
     outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
     selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
     if evaluate_every is None:
-        evaluate_every = max(len(batches), FEWEST_STEPS)
+        evaluate_every = max(len(batches), MIN_STEPS_TO_EVALUATE)
     positive_int("evaluate_every", evaluate_every)
     positive_int("max_steps", max_steps)
     if patience is not None:
@@ -170,7 +170,7 @@ def train(
             while run.status == RUNNING:
                 with run.recovering():
                     report = run.advance()
-                    late = run.seconds >= max_seconds and step.count >= FEWEST_STEPS
+                    late = run.seconds >= max_seconds and step.count >= MIN_STEPS_TO_EVALUATE
                     if late or step.count % evaluate_every == 0 or step.count == max_steps:
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
@@ -215,7 +215,7 @@ def selection_losses(module: nn.Module, data: Batches) -> list[float]:
 def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, Tensor | None]:
     """Logits, labels and sample weights of all rows, in batches and in the mode the network predicts in.
 
-    Of a team, the rows of the first network come first.
+    With several networks side by side, the rows of the first network come first.
     """
     n_members, like = len(members_of(module)), next(module.parameters())
 
@@ -225,7 +225,7 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
     with torch.no_grad(), evaluating(module), redirected(draws_globally(module)):
         batches = [batch.to(like) for batch in data.one_pass(0)]
         if not batches:
-            raise DataError("A pass over the held-out data gave no batch; expected at least one row.")
+            raise DataError("The held-out data must have at least one row; got none.")
         logits = joined([module(batch.x) for batch in batches])
     y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
     if all(weight is None for weight in weights):

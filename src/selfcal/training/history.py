@@ -1,4 +1,4 @@
-"""What happened during training, as plain arrays."""
+"""The course of training, as plain arrays."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 from selfcal._support.checks import Float, Int
 from selfcal.training.types import OuterParams
 
-SNAPSHOT_BUDGET = 64 * 2**20
-"""Bytes that the kept snapshots of the outer parameters may take."""
+MAX_SNAPSHOT_BYTES = 64 * 2**20
+"""The kept snapshots of the outer parameters take no more."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Training as plain arrays.
+    """The course of training as plain arrays.
 
     Attributes:
         inner_loss: The training loss of every inner step.
         outer_step: The inner step after which each outer step was taken.
         outer_loss: The outer loss at each outer step.
-        selection_step: The inner step at which the selection data was looked at.
-        selection_loss: Its mean log loss then.
+        selection_step: The inner step of each evaluation on the selection data.
+        selection_loss: The mean log loss there.
         snapshot_step: The inner step of each kept snapshot of the outer parameters.
-        snapshots: The outer parameters then, by name, stacked along the first axis; thinned out evenly to
+        snapshots: The outer parameters at these steps, by name, stacked along the first axis; thinned evenly to
             64 MB (two and the latest are kept in any case).
         skipped: Outer steps not taken because the hypergradient was not finite.
-        rollback_step: The inner steps that failed, as the loss or the parameters stopped being finite: training went
-            back to the last good state and on with half the step size.
-        reduction_step: The inner steps after which memory ran out: training went back to the last good state and on
-            with batches of half the size.
+        rollback_step: The inner steps at which the loss or the parameters were not finite: training returned to the
+            last good state and continued with half the step size.
+        reduction_step: The inner steps after which memory ran out: training returned to the last good state and
+            continued with batches of half the size.
     """
 
     inner_loss: Float
@@ -56,7 +56,7 @@ Snapshot = tuple[int, dict[str, NDArray[np.floating]]]
 class Recorder:
     """Collects a `History` while training runs."""
 
-    budget: int = SNAPSHOT_BUDGET
+    budget: int = MAX_SNAPSHOT_BYTES
     inner_loss: list[float] = field(default_factory=list)
     outer: list[tuple[int, float]] = field(default_factory=list)
     selection: list[tuple[int, float]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Recorder:
         )
 
     def forget_after(self, good: int, outer: OuterParams) -> None:
-        """Forget what came after step `good`, with its outer parameters, as it led nowhere."""
+        """Drop everything after step `good`, where the outer parameters were `outer`."""
         del self.inner_loss[good:]
         self.outer = [pair for pair in self.outer if pair[0] <= good]
         self.selection = [pair for pair in self.selection if pair[0] <= good]
@@ -107,7 +107,7 @@ class Recorder:
         self._latest = self.outer[-1][0] if self.outer else 0, _arrays(outer)
 
     def state(self) -> dict[str, Any]:
-        """All of it as tensors and plain values, by name."""
+        """The whole record as tensors and plain values, by name."""
         latest = [] if self._latest is None else [self._latest]
         return {
             "inner_loss": torch.tensor(self.inner_loss, dtype=torch.float64),
@@ -123,7 +123,7 @@ class Recorder:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         self.inner_loss = state["inner_loss"].tolist()
         self.outer, self.selection = _pairs(state["outer"]), _pairs(state["selection"])
         self.skipped = state["skipped"]

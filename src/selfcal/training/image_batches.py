@@ -1,4 +1,4 @@
-"""Images in batches: kept as bytes, normalised and augmented on the way out."""
+"""Batches of images: stored as bytes, normalised and augmented when a batch is made."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from selfcal.training.batches import class_codes, half_of, pass_generator, shuff
 from selfcal.training.types import Batch
 
 PADDING = 4
-"""Black pixels put round an image before it is cropped to its size again, as is usual for CIFAR."""
+"""Black pixels added on each side before an image is cropped to its size again, as is usual for CIFAR."""
 
 
 class ImageBatches:
-    """Batches of images in memory, a byte a value until they are used.
+    """Batches of images in memory, stored with one byte per value.
 
-    A batch holds `(x / 255 - mean) / std`, channel by channel. With `augment` every image is moved by up to
-    four pixels either way and turned left to right with probability one half, anew in every pass.
+    A batch holds `(x / 255 - mean) / std`, channel by channel. With `augment` every image is shifted by up to
+    four pixels in each direction and flipped left to right with probability one half, differently in every pass.
 
     Args:
         x: The images as uint8 of shape (rows, channels, height, width), an array or a tensor.
@@ -34,8 +34,8 @@ class ImageBatches:
         seed: With the number of the pass it decides the order and the augmentation, the same in every run.
         mean: Mean of each channel on the scale from 0 to 1; that of `x` unless given.
         std: Standard deviation of each channel; that of `x` unless given.
-        augment: Whether to crop and flip at random; for training alone.
-        shuffle: Whether the rows come in an order of their own in every pass.
+        augment: Whether to crop and flip at random; for training only.
+        shuffle: Whether the rows come in a new random order in every pass.
 
     Example:
         >>> import numpy as np
@@ -84,7 +84,7 @@ class ImageBatches:
         return (self.n_rows + self._batch_size - 1) // self._batch_size
 
     def identity(self) -> tuple[object, ...]:
-        """What decides about every pass."""
+        """Everything that the passes depend on."""
         settings = self._batch_size, self._seed, self.mean, self.std, self._augment, self._shuffle
         return *settings, self._x, self._y
 
@@ -96,13 +96,13 @@ class ImageBatches:
         return smaller if half else None
 
     def one_pass(self, number: int) -> Iterator[Batch]:
-        """All rows once; the number of the pass decides their order and what augmentation does to each."""
+        """All rows once; their order and augmentation depend on the number of the pass."""
         generator = pass_generator(self._seed, number)
         if self._shuffle:
             batches = shuffled_rows(self.n_rows, len(self), generator)
         else:
             batches = torch.arange(self.n_rows).tensor_split(len(self))
-        if self._augment:  # drawn for all rows at once: what becomes of an image does not hang on its batch
+        if self._augment:  # drawn for all rows at once, so that it does not depend on the batches
             corners = torch.randint(2 * PADDING + 1, (2, self.n_rows), generator=generator)
             flipped = torch.randint(2, (self.n_rows,), generator=generator).bool()
         for rows in batches:
@@ -114,7 +114,7 @@ class ImageBatches:
 
 
 def cropped(x: Tensor, corners: Tensor) -> Tensor:
-    """Each image cut out of itself with a black margin, from its own (top, left) corner in `corners`."""
+    """Each image with a black margin, cropped at its own (top, left) corner in `corners`."""
     height, width = x.shape[2:]
     windows = pad(x, (PADDING,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     return windows[torch.arange(len(x)), :, corners[0], corners[1]]

@@ -1,4 +1,4 @@
-"""The parts a method is made of. Everything here is abstract; a `Recipe` puts concrete parts together."""
+"""The interfaces of the parts of a method; a `Recipe` puts concrete parts together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 Loss = Callable[..., Tensor]
 """A pure function ``(logits, y, *, <hyperparameters>) -> one value per row``; the caller reduces."""
@@ -38,11 +38,11 @@ class OptimizerRule(ABC):
         self.step_(theta, grad, state, count)
         return theta, state
 
-    def rate(self, count: int) -> float:
-        """The size of step number `count`, which a learned weight decay is multiplied with."""
+    def step_size(self, count: int) -> float:
+        """The step size of step number `count`, which an outer model's part of the update is multiplied with."""
         raise ConfigError(
-            f"Learned weight decay is multiplied with the optimiser's step size, and {self!r} does not tell it. Give "
-            "it a method rate(count)."
+            f"An outer model that changes the update needs an optimiser with a step size; {self!r} has none. "
+            "Define its method step_size(count)."
         )
 
     def slowed(self, factor: float) -> Self | None:
@@ -56,25 +56,25 @@ class OptimizerRule(ABC):
         """The reverse of a step: adjoints of the parameters and the state after it to those before it.
 
         Returns the adjoints of `theta`, of `grad` and of the state before the step. `state_adjoints` is None
-        after the last step, whose state nobody has used yet.
+        after the last step, because nothing depends on its state yet.
         """
 
 
 class OuterModel(ABC):
-    """What the outer level owns: turns its parameters into the loss's hyperparameters, row by row."""
+    """What the outer level learns: hyperparameters of the loss, the network's input, or a part of the update."""
 
     provides: frozenset[str]
-    """What it gives: ``weight`` multiplies the rows' losses, ``penalty`` is added to their mean, anything else is
+    """What it provides: ``weight`` multiplies the rows' losses, ``penalty`` is added to their mean, anything else is
     a keyword of the loss."""
 
     reads_head: bool = False
-    """Whether it looks at the features that the network's head is given, or at the head's weight."""
+    """Whether it reads the input of the network's head, or the head's weight."""
 
     layer: str | None = None
     """The name of the linear layer that is the head; None for the network's last one."""
 
-    decays: bool = False
-    """Whether it makes the network's layers decay, each as fast as `decay` says."""
+    changes_update: bool = False
+    """Whether it takes part in the update of the parameters, by `update_term`."""
 
     @abstractmethod
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
@@ -84,13 +84,27 @@ class OuterModel(ABC):
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The hyperparameters for these rows."""
 
-    def blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
-        """What the network is given in training instead of the rows `x`; draws from torch's random stream."""
+    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+        """The network's input in training for the rows `x`; it may draw from torch's random stream."""
         return x
 
-    def decay(self, outer: OuterParams) -> Tensor:
-        """The decoupled weight decay λ of each layer: a step of size lr also takes ``lr λ W`` from its weights W."""
-        raise NotImplementedError  # nobody asks a model that does not say it `decays`
+    def update_term(self, outer: OuterParams, members: Sequence[NetworkParams]) -> list[NetworkParams]:
+        """Its part u of the update: a step of size lr also subtracts ``lr u`` from the parameters.
+
+        It is called only if `changes_update`, and must be differentiable in both arguments.
+
+        Args:
+            outer: The outer parameters.
+            members: The parameters of each network that is trained, before the step.
+
+        Returns:
+            For each network, u by parameter name; parameters that are left out keep the optimiser's update.
+        """
+        return [{} for _ in members]
+
+    def adapt_optimizer(self, rule: OptimizerRule) -> OptimizerRule:
+        """The rule without the settings that this outer model replaces."""
+        return rule
 
     @abstractmethod
     def project(self, outer: OuterParams) -> OuterParams:
@@ -98,10 +112,10 @@ class OuterModel(ABC):
 
 
 class BatchTransform(ABC):
-    """What is done to a training batch before the network sees it; draws from torch's random stream."""
+    """Changes a training batch before the network sees it; it may draw from torch's random stream."""
 
     provides: frozenset[str] = frozenset()
-    """The keywords of the loss that it gives, in `Batch.hyper`."""
+    """The keywords of the loss that it provides, in `Batch.hyper`."""
 
     @abstractmethod
     def __call__(self, batch: Batch) -> Batch:
@@ -111,7 +125,7 @@ class BatchTransform(ABC):
 class Objective(ABC):
     """What the outer level minimises: a scalar of the network's output on the outer data.
 
-    Objectives add up, each at a price: ``NLL() + 0.5 * DECE()``.
+    Objectives can be added with weights: ``first + 0.5 * second``.
     """
 
     @abstractmethod
@@ -129,9 +143,9 @@ class Objective(ABC):
 
 @dataclass(frozen=True, repr=False)
 class WeightedSum(Objective):
-    """Several objectives in one, each times its weight; ``NLL() + 0.5 * DECE()`` writes it.
+    """A weighted sum of objectives, made by ``first + 0.5 * second``.
 
-    Sums within it are spread out, so that equal sums are equal however they came about.
+    Nested sums are flattened, so that equal sums compare equal.
     """
 
     terms: tuple[Objective, ...]
@@ -141,8 +155,8 @@ class WeightedSum(Objective):
         objectives = all(isinstance(term, Objective) for term in self.terms)
         if not objectives or not len(self.terms) == len(self.weights) > 0:
             raise ConfigError(
-                "A sum must have objectives as terms and one weight for each; got "
-                f"terms={self.terms!r}, weights={self.weights!r}. Write it as NLL() + 0.5 * DECE()."
+                "A weighted sum must have objectives as terms and one weight for each; got "
+                f"terms={self.terms!r}, weights={self.weights!r}. Write it as objective + weight * objective."
             )
         parts = [
             (part, float(in_range("the weight of an objective", weight, 0)) * factor)
@@ -157,7 +171,7 @@ class WeightedSum(Objective):
         return torch.stack([weight * term(output, batch) for term, weight in self._parts()]).sum()
 
     def __repr__(self) -> str:
-        """As it would be written."""
+        """The expression that makes it."""
         alone = len(self.terms) == 1
         shown = (f"{w} * {term!r}" if alone or w != 1 else repr(term) for term, w in self._parts())
         return " + ".join(shown)
@@ -171,7 +185,7 @@ class Problem(ABC):
 
     @abstractmethod
     def output(self, theta: Tensor, batch: Batch) -> Output:
-        """What the network with these parameters says about the rows."""
+        """The network's output for the rows, with these parameters."""
 
     @abstractmethod
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
@@ -182,11 +196,11 @@ class Problem(ABC):
         """The outer loss; it may depend on `outer` directly."""
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
-        """What it says about them in training, where `outer` may have changed what it is given."""
+        """The output in training, where the network's input may depend on `outer`."""
         return self.output(theta, batch)
 
-    def decay(self, outer: OuterParams) -> Tensor | None:
-        """The decoupled weight decay of each coordinate of `theta`; None if there is none."""
+    def update_term(self, theta: Tensor, outer: OuterParams) -> Tensor | None:
+        """What a step of size lr from `theta` also subtracts, divided by lr; None if there is nothing."""
         return None
 
     def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
@@ -224,7 +238,7 @@ class GradientGraph:
     def pull_back(self, direction: Tensor, *, keep: bool = False) -> tuple[Tensor, OuterParams]:
         """The gradient of ``⟨direction, grad⟩`` in theta (a Hessian-vector product) and in the outer parameters.
 
-        The graph is used up unless `keep` is set.
+        The graph is freed unless `keep` is set.
         """
         to_theta, *to_outer = torch.autograd.grad(
             self.grad,
@@ -239,14 +253,14 @@ class GradientGraph:
 
 @dataclass(frozen=True, slots=True)
 class InnerStep:
-    """Everything needed to take an inner step's gradient again, and the step itself back."""
+    """Everything needed to repeat an inner step, or to differentiate through it."""
 
     theta: Tensor
     state_after: tuple[Tensor, ...]
     count: int
     batch: Batch
     rewind: Callable[[], None]
-    """Sets the random stream back, so that a pass over this step sees the same dropout masks again."""
+    """Resets the random stream, so that another pass over this step draws the same dropout masks."""
     evaluation: Evaluation | None = None
     graph: GradientGraph | None = None
 
@@ -265,25 +279,25 @@ class InnerStep:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """The inner steps since the last outer step (the latest ones, if the strategy needs no more)."""
+    """The inner steps since the last outer step, or the latest `Hypergradient.horizon` of them."""
 
     rule: OptimizerRule
     steps: Sequence[InnerStep]
     theta: Tensor
-    """Where the steps led."""
+    """The parameters after the last step."""
 
 
 class Hypergradient(ABC):
     """How the outer loss is differentiated through the inner steps."""
 
     horizon: int | None
-    """How many of the latest inner steps it looks at; None for all of them."""
+    """How many of the latest inner steps it uses; None for all of them."""
 
     records: Literal["start", "evaluation", "graph"] = "evaluation"
-    """What it needs of a recorded step: where it started; the gradient and output there too; or their graph."""
+    """What it needs of a recorded step: the parameters before it; the gradient and output too; or their graph."""
 
-    sees_decay: bool = True
-    """Whether it differentiates through the weight decay of a step."""
+    differentiates_update: bool = True
+    """Whether it differentiates through an outer model's part of the update (`Problem.update_term`)."""
 
     @abstractmethod
     def __call__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -16,57 +15,55 @@ from selfcal._support.random_streams import draws_globally, redirected, stream_i
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.interfaces import Evaluation, Problem
 from selfcal.training.recipe import Recipe
-from selfcal.training.types import Batch, OuterParams, Output, Sizes
+from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
-BLOCK = 256
+PREDICTION_ROWS = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
-and what is predicted for a row must not depend on the rows beside it."""
+and the prediction for a row must not depend on the other rows."""
 
 
 class BilevelProblem(Problem):
     """The inner and the outer loss of a recipe for one `nn.Module`.
 
-    The flat vector `theta` holds the module's trainable parameters in their own order. The parameters
-    themselves are set by `write` only; passes at any `theta` move buffers unless they are within `look_ahead`.
+    The flat vector `theta` holds the module's trainable parameters in their own order. Only `write` sets the
+    parameters; passes at any `theta` update buffers unless they are within `look_ahead`.
     """
 
     def __init__(self, module: nn.Module, recipe: Recipe) -> None:
         self.module = module
         self.recipe = recipe
         self._members = members_of(module)
-        trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        trainable = _trainable(module)
         if not trainable:
-            raise ConfigError("The network has no trainable parameters; expected at least one.")
+            raise ConfigError("The network must have trainable parameters; got no trainable parameters.")
         if len({(p.dtype, p.device) for p in trainable.values()}) > 1:
             raise ConfigError(
-                "The network's trainable parameters must share one dtype and one device; "
+                "The network's trainable parameters must have one dtype and one device; "
                 "got several. Try module.float().to(device)."
             )
         self._names = list(trainable)
         self._live = list(trainable.values())
         self._sizes = [p.numel() for p in self._live]
         self._written = self._versions()
-        decayed = [
-            name.endswith("weight") and value.ndim > 1 for name, value in trainable.items()
-        ]  # vectors, such as biases and the scales of a normalisation, are none of a decay's business
-        self._n_layers = sum(decayed) // self.n_members
-        numbers = itertools.cycle(range(self._n_layers))
-        self._layers = [next(numbers) if own else None for own in decayed]
+        self._member_shapes = [
+            {name: p.shape for name, p in _trainable(member).items()} for member in self._members
+        ]
         model = recipe.outer_model
         self._head_name, self._head = _head(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
         self._draws_globally = draws_globally(module, model)
         if self._reads_head and self._head is None:
             raise ConfigError(
-                f"Recipe {recipe.name!r} looks at what the network's last linear layer is given; this network, a "
+                f"Recipe {recipe.name!r} reads the input of the network's last linear layer; this network, a "
                 f"{type(module).__name__}, has no linear layer. End it with torch.nn.Linear(features, classes)."
             )
 
     def sizes(self, n_train: int) -> Sizes:
         """How large the problem is."""
+        shapes = self._member_shapes[0]
         if self._head is None:
-            return Sizes(n_train, n_layers=self._n_layers)
-        return Sizes(n_train, self._head.out_features, self._head.in_features, self._n_layers)
+            return Sizes(n_train, shapes=shapes)
+        return Sizes(n_train, self._head.out_features, self._head.in_features, shapes)
 
     def read(self) -> Tensor:
         """The module's parameters as one flat vector (a copy)."""
@@ -81,47 +78,47 @@ class BilevelProblem(Problem):
 
     @property
     def n_members(self) -> int:
-        """How many networks there are, each with rows of its own."""
+        """The number of networks, each with rows of its own."""
         return len(self._members)
 
     def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """Of each network, its parameters as one flat vector and what it holds beside them (copies)."""
+        """Of each network, its parameters as one flat vector, and its buffers and frozen parameters (copies)."""
         thetas = self.read().view(self.n_members, -1)
         return [
-            (theta.clone(), [value.clone() for value in _beside(member)])
+            (theta.clone(), [value.clone() for value in _buffers_and_frozen(member)])
             for theta, member in zip(thetas, self._members, strict=True)
         ]
 
     def kept(self) -> list[Tensor]:
-        """What the networks hold beside their trainable parameters: buffers and frozen parameters."""
-        return [value for member in self._members for value in _beside(member)]
+        """The networks' buffers and frozen parameters."""
+        return [value for member in self._members for value in _buffers_and_frozen(member)]
 
     def keep(self, values: Iterable[Tensor]) -> None:
-        """Set what `kept` gives."""
+        """Set the values that `kept` returns."""
         for own, value in zip(self.kept(), values, strict=True):
             own.copy_(value)
 
     def changed_since_written(self) -> bool:
-        """Whether somebody else has set parameters (clipped, loaded or averaged them) since `write`."""
+        """Whether parameters were set (clipped, loaded or averaged) by other code since `write`."""
         return self._versions() != self._written
 
     def _versions(self) -> list[int]:
         return [p._version for p in self._live]
 
     def output(self, theta: Tensor, batch: Batch) -> Output:
-        """What the module says about the rows with its parameters at `theta`."""
+        """The module's output for the rows, with its parameters at `theta`."""
         parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
         params = {name: part.view_as(p) for name, part, p in parts}
         return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
-        """What it says about the rows as the outer model blurs them."""
+        """The output for the input that the outer model makes of the rows."""
         with redirected(self._draws_globally):
-            x = self._blurred(outer, batch.x)
+            x = self._network_input(outer, batch.x)
         return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
-        """The mean over the rows of weight times loss, and the penalty if there is one."""
+        """The mean over the rows of weight times loss, plus the penalty if there is one."""
         model = self.recipe.outer_model
         hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
         weight, penalty = hyper.get("weight"), hyper.get("penalty")
@@ -138,45 +135,64 @@ class BilevelProblem(Problem):
                 values = values * factor
         return values.mean() if penalty is None else values.mean() + penalty
 
-    def decay(self, outer: OuterParams) -> Tensor | None:
-        """The outer model's decay of each layer, spread over the weights; the networks of a team share it."""
+    def update_term(self, theta: Tensor, outer: OuterParams) -> Tensor | None:
+        """The outer model's part of the update as a flat vector; zero for parameters that it leaves out."""
         model = self.recipe.outer_model
-        if model is None or not model.decays:
+        if model is None or not model.changes_update:
             return None
-        given = model.decay(outer)
-        none = given.new_zeros(())
-        pairs = zip(self._layers, self._sizes, strict=True)
-        return torch.cat([(none if layer is None else given[layer]).expand(size) for layer, size in pairs])
+        members = self._by_member(theta)
+        terms = model.update_term(outer, members)
+        unknown = {name for term, member in zip(terms, members, strict=True) for name in term.keys() - member}
+        if unknown:
+            raise ConfigError(
+                f"The update term of {model!r} must be given by the names of trainable parameters; got "
+                f"{', '.join(sorted(unknown))}. Use the names in `members`."
+            )
+        return torch.cat(
+            [
+                (term[name] if name in term else torch.zeros_like(value)).reshape(-1)
+                for member, term in zip(members, terms, strict=True)
+                for name, value in member.items()
+            ]
+        )
 
     def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
-        """The training loss and its gradient at the module's own parameters, as plain training has it.
+        """The training loss and its gradient at the module's own parameters, as in plain training.
 
-        The forward pass is the module's own, so that BatchNorm statistics move as they should.
+        The forward pass is the module's own, so that BatchNorm statistics are updated.
         """
-        output = self._observed(lambda: self.module(self._blurred(outer, batch.x)))
+        output = self._observed(lambda: self.module(self._network_input(outer, batch.x)))
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
 
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
-        """The outer loss, with the network in the mode it will predict in."""
+        """The outer loss, with the network in evaluation mode."""
         assert self.recipe.objective is not None
         with evaluating(self.module):
             output = self.output(theta, batch)
         return self.recipe.objective(output, batch)
 
     def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
-        """What the outer model gives for these rows, with the network in the mode it will predict in."""
+        """The outer model's hyperparameters for these rows, with the network in evaluation mode."""
         assert self.recipe.outer_model is not None
         with torch.no_grad(), evaluating(self.module):
             return self.recipe.outer_model(outer, self.output(theta, batch), batch)
 
-    def _blurred(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def _network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
         model = self.recipe.outer_model
-        return x if model is None else model.blurred(outer, x)
+        return x if model is None else model.network_input(outer, x)
+
+    def _by_member(self, theta: Tensor) -> list[NetworkParams]:
+        """The parameters of each network by their names in it; views of `theta`."""
+        parts = iter(theta.split(self._sizes))
+        return [
+            {name: next(parts).view(shape) for name, shape in shapes.items()}
+            for shapes in self._member_shapes
+        ]
 
     def _observed(self, run: Callable[[], object]) -> Output:
-        """The output of a pass, with what the head was given if the outer model reads it."""
+        """The output of a pass, with the head's input and weight if the outer model reads them."""
         seen: list[tuple[Tensor, Tensor]] = []
         watched: AbstractContextManager[object] = nullcontext()
         if self._reads_head and self._head is not None:
@@ -192,15 +208,15 @@ class BilevelProblem(Problem):
         fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[1]
         if not fits:
             raise ConfigError(
-                f"The head of the network must be called once in a pass, with a vector a row, and give the "
-                f"{logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. Name "
-                "the right one with the outer model's `layer`."
+                f"The head of the network must be called once in a pass, with one vector for each row, and return "
+                f"the {logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. "
+                "Name the right one with the outer model's `layer`."
             )
         return Output(logits, *seen[0])
 
     @contextmanager
     def look_ahead(self) -> Iterator[None]:
-        """Within it, passes through the network leave no trace in its buffers or in the random streams."""
+        """A context in which passes through the network change neither its buffers nor the random streams."""
         buffers = [(b, b.clone()) for b in self.module.buffers()]
         with stream_in_use(self._live[0].device).restored():
             try:
@@ -211,9 +227,9 @@ class BilevelProblem(Problem):
 
 
 def members_of(module: nn.Module) -> list[nn.Module]:
-    """The networks that a module trains side by side, if it has `independent_members`; otherwise the module itself.
+    """The module's `independent_members`, networks that are trained side by side; by default the module itself.
 
-    Each of them has rows of its own in every batch, in their order, and its own best state.
+    Each of them has rows of its own in every batch, in the order of the members, and its own best state.
     """
     members: list[nn.Module] = getattr(module, "independent_members", [module])
     return members
@@ -221,7 +237,7 @@ def members_of(module: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Within it, the module is in evaluation mode; afterwards every part is in the mode it was in."""
+    """A context in which the module is in evaluation mode; afterwards the mode of every part is restored."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -232,15 +248,20 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
-    """What the network returns for these rows in the mode it predicts in, whatever rows stand beside them."""
+    """The network's outputs for these rows in evaluation mode; each is independent of the other rows."""
     blocks = [
-        torch.cat([rows, rows.new_zeros(BLOCK - len(rows), *rows.shape[1:])]) for rows in x.split(BLOCK)
+        torch.cat([rows, rows.new_zeros(PREDICTION_ROWS - len(rows), *rows.shape[1:])])
+        for rows in x.split(PREDICTION_ROWS)
     ]
     with torch.no_grad(), evaluating(module):
         return torch.cat([module(block) for block in blocks])[: len(x)]
 
 
-def _beside(module: nn.Module) -> list[Tensor]:
+def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def _buffers_and_frozen(module: nn.Module) -> list[Tensor]:
     """Buffers and frozen parameters."""
     return [*module.buffers(), *(p.detach() for p in module.parameters() if not p.requires_grad)]
 

@@ -44,29 +44,30 @@ class Recipe:
         missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
         if 0 < len(missing) < len(_OUTER_LEVEL):
             raise ConfigError(
-                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}; "
-                f"give all of {', '.join(_OUTER_LEVEL)}, or none."
+                f"Recipe {self.name!r} has an outer level without {', '.join(missing)}. "
+                f"Pass all of {', '.join(_OUTER_LEVEL)}, or none."
             )
-        decays = self.outer_model is not None and self.outer_model.decays
-        if decays and self.hypergradient is not None and not self.hypergradient.sees_decay:
+        changes_update = self.outer_model is not None and self.outer_model.changes_update
+        if changes_update and self.hypergradient and not self.hypergradient.differentiates_update:
             raise ConfigError(
-                f"Recipe {self.name!r}: {self.hypergradient!r} takes the network for a minimiser of the training "
-                f"loss, which is not where the decay of {self.outer_model!r} leads. Use OneStep() or Unrolled()."
+                f"Recipe {self.name!r}: {self.outer_model!r} changes the update of the parameters and needs a "
+                f"hypergradient that differentiates the update; got {self.hypergradient!r}. Use a hypergradient "
+                "that differentiates through the inner steps."
             )
         keywords = list(inspect.signature(self.loss).parameters.values())[2:]
-        givers = (self.transform, self.outer_model)
-        offered = frozenset().union(*(giver.provides for giver in givers if giver is not None))
+        providers = (self.transform, self.outer_model)
+        provided = frozenset().union(*(part.provides for part in providers if part is not None))
         accepted = {"weight", "penalty", *(k.name for k in keywords)}
         required = {k.name for k in keywords if k.default is k.empty}
-        if offered - accepted or required - offered:
+        if provided - accepted or required - provided:
             raise ConfigError(
-                f"Recipe {self.name!r}: the parts do not fit. Outer level and transform offer "
-                f"{', '.join(sorted(offered)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
+                f"Recipe {self.name!r}: the parts do not fit. Outer model and transform provide "
+                f"{', '.join(sorted(provided)) or 'nothing'}; the loss accepts {', '.join(sorted(accepted))} "
                 f"and requires {', '.join(sorted(required)) or 'nothing'}."
             )
 
     def __repr__(self) -> str:
-        """The parts that are there, the loss by its name: equal recipes read the same in every process."""
+        """The parts that are set, the loss by its name, so that equal recipes have equal reprs in every process."""
         loss, called = self.loss, ""
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
@@ -79,12 +80,12 @@ class Recipe:
 
     @property
     def is_bilevel(self) -> bool:
-        """Whether there is an outer level at all."""
+        """Whether there is an outer level."""
         return self.outer_model is not None
 
     @property
     def needs_outer_data(self) -> bool:
-        """Whether rows must be kept back from training for the outer level or the calibrator."""
+        """Whether rows must be held out from training for the outer level or the calibrator."""
         return self.is_bilevel or self.calibrator is not None
 
 

@@ -1,4 +1,4 @@
-"""A training run between two of its steps: all that changes, in one object."""
+"""The state of a training run between two steps."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = (
 
 
 class Run:
-    """Where training stands. `state` and `load_state` are what a checkpoint and a roll-back are made of.
+    """A training run. Checkpoints and roll-backs use `state` and `load_state`.
 
     Args:
-        step: What takes the steps.
+        step: Takes the steps.
         train_data: The rows of the inner level.
         outer_data: The rows of the outer level, if there is one.
-        selection_data: The rows to choose the best state by, if one is to be kept.
+        selection_data: The rows that the best state is selected on, if there are any.
 
     Attributes:
-        selection: The selection data, in the batches that there is memory for.
+        selection: The selection data, in batches that fit into memory.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long it has taken, in all processes that had a part in it."""
+        """The time it has taken, including earlier processes of the same run."""
         return self._earlier + time.perf_counter() - self._started
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether `state` is all there is: inner steps that an outer step will look back at are not in it."""
+        """Whether `state` is complete: inner steps recorded for the next outer step are not part of it."""
         return not self.step.in_flight
 
     def advance(self) -> StepReport:
-        """Take the next step and write it down."""
+        """Take the next step and record it."""
         step, recorder = self.step, self.recorder
         train_batch = next(self._streams[0])
         report = step(train_batch, next(self._streams[1]) if step.outer_due else None)
@@ -83,7 +83,7 @@ class Run:
         return report
 
     def evaluated(self, losses: list[float] | None, *, patience: int | None, last: bool) -> None:
-        """Note the selection loss of each network, if there is one, and whether it is time to stop."""
+        """Record the selection loss of each network, if there is one, and update the status."""
         if self.best is not None and losses is not None:
             self.recorder.selection.append((self.step.count, sum(losses) / len(losses)))
             self.best.consider(self.step, losses)
@@ -94,30 +94,28 @@ class Run:
         self.mark_good()
 
     def out_of_time(self) -> None:
-        """Stop here, unless training has ended by itself."""
+        """Stop for lack of time, unless training has already ended."""
         if self.status == RUNNING:
             self.status = OUT_OF_TIME
 
     def mark_good(self) -> None:
-        """Make this the place to return to."""
+        """Make this the state to return to after a failure."""
         if self.can_be_saved:
             self._good = self._position()
 
     @contextmanager
     def recovering(self) -> Iterator[None]:
-        """Within it, a step that fails leads back to the last good place, to go on from there with more care.
+        """A context in which a step that fails makes training return to the last good state.
 
-        Where the loss or the parameters stop being finite, that is half the step size, a few times at most; where
-        memory runs out, batches of half the size.
+        It continues with half the step size if the loss or the parameters are no longer finite, `MAX_ROLLBACKS`
+        times at most, and with batches of half the size if memory runs out.
         """
         try:
             yield
         except DivergenceError as failure:
             rollbacks = len(self.recorder.rollbacks)
             if rollbacks == MAX_ROLLBACKS or self._optimizer.slowed(0.5) is None:
-                before = (
-                    f" Training went back {rollbacks} times before, each time with half the learning rate."
-                )
+                before = f" Training was rolled back {rollbacks} times before, each time with half the learning rate."
                 raise TrainingError(f"{failure}{before if rollbacks else ''}") from failure
             self._roll_back(self.recorder.rollbacks)
         except (MemoryError, RuntimeError) as failure:
@@ -128,30 +126,31 @@ class Run:
                     f"Memory ran out after {self.step.count} steps with batches of {self._batch_rows} rows, which "
                     f"cannot be made smaller ({_first_line(failure)}). Use a smaller network or fewer columns."
                 ) from failure
-            traceback.clear_frames(failure.__traceback__)  # what filled the memory is still in them
+            traceback.clear_frames(failure.__traceback__)  # they still hold what filled the memory
             self._roll_back(self.recorder.reductions)
 
     def recoveries(self) -> list[str]:
-        """What a user should know about steps that failed."""
-        told, recorder = [], self.recorder
+        """A message about each kind of failure that training recovered from."""
+        messages, recorder = [], self.recorder
         if recorder.rollbacks:
-            told.append(
-                f"The loss or the parameters stopped being finite at step {recorder.rollbacks}: training went back "
-                f"to its last good state and on with half the learning rate, at the end with {self.step.optimizer}."
+            messages.append(
+                f"The loss or the parameters were not finite at step {recorder.rollbacks}: training was rolled back "
+                "to the last good state and continued with half the learning rate, at the end with "
+                f"{self.step.optimizer}."
             )
         if recorder.reductions:
-            told.append(
-                f"Batch reduced: memory ran out after step {recorder.reductions}; training went back to its last "
-                f"good state and on with batches of half the size, at the end of {self._batch_rows} rows. With more "
-                "memory the result would be another."
+            messages.append(
+                f"Batch reduced: memory ran out after step {recorder.reductions}; training was rolled back to the "
+                f"last good state and continued with batches of half the size, at the end of {self._batch_rows} "
+                "rows. With more memory the result would differ."
             )
-        return told
+        return messages
 
     def state(self) -> dict[str, Any]:
-        """All of it as tensors and plain values, by name."""
-        stands_there = self._good["step"]["count"] == self.step.count
+        """The whole run as tensors and plain values, by name."""
+        is_good = self._good["step"]["count"] == self.step.count
         return {
-            "now": self._good if stands_there else self._position(),
+            "now": self._good if is_good else self._position(),
             "good": self._good,
             "history": self.recorder.state(),
             "status": self.status,
@@ -159,22 +158,22 @@ class Run:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         self._good = state["good"]
         self.recorder.load_state(state["history"])
         self.status = state["status"]
         self._earlier, self._started = state["seconds"], time.perf_counter()
-        self._take_care()
-        self._go_to(state["now"])
+        self._reduce()
+        self._restore(state["now"])
 
     def _roll_back(self, failures: list[int]) -> None:
         failures.append(self.step.count)
-        self._take_care()
-        self._go_to(self._good)
+        self._reduce()
+        self._restore(self._good)
         self.recorder.forget_after(self.step.count, self.step.outer_params)
 
-    def _take_care(self) -> None:
-        """Make steps and batches as small as failures so far have taught."""
+    def _reduce(self) -> None:
+        """Halve the step size and the batches once for each failure so far."""
         if self.recorder.rollbacks:
             slowed = self._optimizer.slowed(0.5 ** len(self.recorder.rollbacks))
             self.step.optimizer = slowed or self._optimizer
@@ -201,7 +200,7 @@ class Run:
             "random": list(self.step.random.state()),
         }
 
-    def _go_to(self, position: dict[str, Any]) -> None:
+    def _restore(self, position: dict[str, Any]) -> None:
         self.step.load_state(position["step"])
         if self.best is not None:
             self.best.load_state(position["best"], self.step.device)
@@ -211,12 +210,12 @@ class Run:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Whether this is one of the ways in which Python and torch say it; on the CPU, torch has no type for it."""
-    said = str(error)
+    """Whether memory ran out; on the CPU, torch raises a RuntimeError for it."""
+    message = str(error)
     return (
         isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError))
-        or "DefaultCPUAllocator" in said
-        or "out of memory" in said
+        or "DefaultCPUAllocator" in message
+        or "out of memory" in message
     )
 
 
@@ -225,7 +224,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class BestState:
-    """The state with the lowest selection loss so far, of each network for itself."""
+    """The state with the lowest selection loss so far, for each network separately."""
 
     def __init__(self, step: BilevelStep) -> None:
         n_members = step.problem.n_members
@@ -235,11 +234,11 @@ class BestState:
 
     @property
     def rounds_without_gain(self) -> int:
-        """How many looks in a row have brought no network any gain."""
+        """The number of evaluations since any network last improved."""
         return min(self._waited)
 
     def consider(self, step: BilevelStep, losses: list[float]) -> None:
-        """Keep the state of the networks whose loss is lower."""
+        """Keep the state of the networks whose loss has improved."""
         better = [loss < least for loss, least in zip(losses, self._losses, strict=True)]
         self._waited = [
             0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)
@@ -251,7 +250,7 @@ class BestState:
                     self._kept[place] = _Member(*part, step.outer_params, step.count)
 
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
-        """Set every network to its kept state; the latest of their outer parameters, and its step."""
+        """Set every network to its kept state; returns the outer parameters and the step of the latest one."""
         if not all(map(math.isfinite, self._losses)):
             raise TrainingError(
                 f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
@@ -263,7 +262,7 @@ class BestState:
         return latest.outer, latest.step
 
     def state(self) -> dict[str, Any]:
-        """All of it, by name; what was kept never changes, so it need not be copied."""
+        """The best states by name; not copied, as they never change."""
         return {
             "losses": list(self._losses),
             "waited": list(self._waited),
@@ -271,13 +270,13 @@ class BestState:
         }
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
-        """Go on from a `state`."""
+        """Continue from a `state`."""
         self._losses, self._waited = list(state["losses"]), list(state["waited"])
         self._kept = [_Member(**member).to(device) for member in state["kept"]]
 
 
 class _Member(NamedTuple):
-    """One network as it was after a step."""
+    """The state of one network after a step."""
 
     theta: Tensor
     buffers: list[Tensor]

@@ -1,4 +1,4 @@
-"""One step of training: an inner one, and an outer one when it is due. It never asks which method it takes."""
+"""One step of training: an inner step, and an outer step when it is due, for any method."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_SKIPPED_IN_A_ROW = 10
 
 
 class DivergenceError(TrainingError):
-    """The loss or the parameters stopped being finite; a smaller step size may help."""
+    """The loss or the parameters are no longer finite; a smaller step size may help."""
 
 
 class StepReport(NamedTuple):
@@ -37,14 +37,14 @@ class StepReport(NamedTuple):
 class BilevelStep:
     """One inner step per call, and an outer step after every `recipe.inner_steps` of them.
 
-    The module's parameters are up to date after every call, and may be changed between calls. Training or
-    evaluation mode is the caller's to set. A recipe without an outer level makes this plain training.
+    The module's parameters are up to date after every call, and may be changed between calls. The caller sets
+    training or evaluation mode. With a recipe without an outer level, this is plain training.
 
     Args:
         module: The network; its parameters are the inner parameters.
         optimizer: The inner optimiser, e.g. ``selfcal.optimizers.Adam(lr=1e-2)``.
         recipe: The method, e.g. ``selfcal.recipes.bo4sc()``.
-        n_train: How many training rows there are; batches address them as ``0..n_train - 1``.
+        n_train: The number of training rows; `Batch.index` counts them from 0.
 
     Example:
         >>> import torch
@@ -61,8 +61,8 @@ class BilevelStep:
     def __init__(self, module: nn.Module, optimizer: OptimizerRule, recipe: Recipe, *, n_train: int) -> None:
         if not isinstance(optimizer, OptimizerRule):
             raise ConfigError(
-                f"Expected an optimiser rule such as selfcal.optimizers.Adam(lr=1e-2); "
-                f"got {type(optimizer).__name__}. torch.optim works in place and cannot be differentiated."
+                f"optimizer must be an OptimizerRule; got {type(optimizer).__name__}. Use one of "
+                "selfcal.optimizers: torch.optim works in place and cannot be differentiated."
             )
         self.problem = BilevelProblem(module, recipe)
         self.recipe = recipe
@@ -87,7 +87,7 @@ class BilevelStep:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters lie."""
+        """The device of the parameters."""
         return self._theta.device
 
     @property
@@ -96,7 +96,7 @@ class BilevelStep:
         return dict(self._outer)
 
     def hyperparameters(self, rows: object) -> dict[str, Tensor]:
-        """What the outer level now gives for these rows, such as their weights or their gamma."""
+        """The current hyperparameters of these rows, such as their weights or their gamma."""
         batch = as_batch(rows).to(self._theta)
         return self.problem.hyperparameters(self._theta, self._outer, batch)
 
@@ -110,7 +110,7 @@ class BilevelStep:
         due = self.outer_due
         if due and outer_batch is None:
             raise ConfigError(
-                "An outer step is due and no outer batch was given. Pass one whenever step.outer_due is true."
+                "An outer step needs an outer batch, and no outer batch was given. Pass one if step.outer_due."
             )
         self._read_changes()
         batch = as_batch(train_batch).to(self._theta)
@@ -125,11 +125,11 @@ class BilevelStep:
 
     @property
     def in_flight(self) -> bool:
-        """Whether inner steps are recorded for an outer step to come; they are not part of `state`."""
+        """Whether inner steps are recorded for the next outer step; they are not part of `state`."""
         return bool(self._trajectory)
 
     def state(self) -> dict[str, Any]:
-        """All that a step depends on and changes: copies, by name."""
+        """Everything that a step depends on and changes: copies, by name."""
         self._read_changes()
         return {
             "theta": self._theta.clone(),
@@ -143,7 +143,7 @@ class BilevelStep:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`, which stays as it is."""
+        """Continue from a `state`, which is copied."""
         device = self._theta.device
         self._theta = state["theta"].to(device, copy=True)
         self.problem.write(self._theta)
@@ -159,7 +159,7 @@ class BilevelStep:
         self._trajectory.clear()
 
     def check_finite(self) -> None:
-        """Make sure that the parameters are numbers, as a step with a finite loss can still lead out of them."""
+        """Check that the parameters are finite, which a step with a finite loss does not ensure."""
         if not bool(self._theta.isfinite().all()):
             raise DivergenceError(
                 f"Parameters became infinite or NaN in step {self.count} with {self.optimizer}. "
@@ -167,7 +167,7 @@ class BilevelStep:
             )
 
     def _read_changes(self) -> None:
-        """Start from what somebody else has made of the parameters, if they were set since the last step."""
+        """Continue from the module's parameters if they were set outside since the last step."""
         if self.problem.changed_since_written():
             self._theta = self.problem.read()
             self._trajectory.clear()
@@ -176,10 +176,10 @@ class BilevelStep:
         remaining = self.recipe.inner_steps - self.count % self.recipe.inner_steps
         record = remaining <= self._horizon
         rewind = self.random.mark() if record else None
-        if self._trajectory:  # the last recorded step keeps the state it led to
+        if self._trajectory:  # the last recorded step keeps the state after it
             self._state = tuple(s.clone() for s in self._state)
         before = self._theta
-        if record:  # copied before the passes, whose memory is then given back whole
+        if record:  # copied before the passes, so that their memory is freed in one piece
             self._theta = before.clone()
         graph = None
         if record and self._records == "graph":
@@ -194,11 +194,10 @@ class BilevelStep:
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
-            decay = self.problem.decay(self._outer)
-            lost = None if decay is None else decay * self._theta
+            term = self.problem.update_term(self._theta, self._outer)
             self.optimizer.step_(self._theta, evaluation.grad, self._state, self.count)
-            if lost is not None:
-                self._theta.sub_(lost, alpha=self.optimizer.rate(self.count))
+            if term is not None:
+                self._theta.sub_(term, alpha=self.optimizer.step_size(self.count))
         if rewind is not None:
             kept = None if self._records == "start" else evaluation
             step = InnerStep(before, self._state, self.count, batch, rewind, kept, graph)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from torch import Tensor
 
 OuterParams = dict[str, Tensor]
 """The outer parameters by name, e.g. ``{"weight": ...}``."""
+NetworkParams = dict[str, Tensor]
+"""The trainable parameters of one network by name, or a value for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,8 @@ class Batch:
     """Rows of data.
 
     `index` is their place in the training set; outer rows have none, so that nothing learned per training
-    row can be looked up for them. `weight` is the user's sample weight. `hyper` holds what a batch transform
-    tells the loss about the rows, by the name of the loss's keyword.
+    row can be looked up for them. `weight` is the user's sample weight. `hyper` holds the keyword arguments that a
+    batch transform passes to the loss.
     """
 
     x: Tensor
@@ -43,11 +46,11 @@ class Batch:
 
 
 class Output(NamedTuple):
-    """What the network says about a batch.
+    """What the network computes for a batch.
 
-    `features` is what its last linear layer, the head, was given, and `head` that layer's weight; they are there
-    if the outer model reads them. Features are data to the training loss: no gradient flows through them. `seen` are
-    the logits that are data to it, where they are not those of this very output.
+    `features` is the input of its last linear layer, the head, and `head` that layer's weight; both are None unless
+    the outer model reads them. Features are constants in the training loss: no gradient flows through them. `seen`
+    are the logits that are constants in it, if they are not those of this output.
     """
 
     logits: Tensor
@@ -57,11 +60,11 @@ class Output(NamedTuple):
 
     @property
     def as_data(self) -> Tensor:
-        """The logits for an outer model to look at: no gradient flows through them."""
+        """The logits as input of an outer model: no gradient flows through them."""
         return self.logits.detach() if self.seen is None else self.seen
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Output:
-        """The same with the parts changed that gradients flow through."""
+        """Apply `change` to the parts that gradients flow through."""
         head = None if self.head is None else change(self.head)
         return Output(change(self.logits), self.features, head, self.seen)
 
@@ -71,12 +74,13 @@ class Output(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large the problem is; what only the network's head can tell is None if there is no head.
+    """How large the problem is.
 
-    `n_layers` counts the layers with a weight matrix; those of one network, where several are trained side by side.
+    `n_classes` and `n_features` are those of the network's head, None if it has no linear layer. `shapes` are the
+    shapes of the trainable parameters by name; of one network, if several are trained side by side.
     """
 
     n_train: int
     n_classes: int | None = None
     n_features: int | None = None
-    n_layers: int = 0
+    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
