@@ -20,6 +20,11 @@ def test_every_named_recipe_can_be_made_and_carries_its_name(name):
     assert repr(recipe) == repr(made() if made else recipes.post_hoc(recipe.calibrator, name))
 
 
+def test_every_exported_recipe_has_a_name():
+    made = {name for name in recipes.__all__ if inspect.isfunction(getattr(recipes, name))}
+    assert made - {"named", "names", "post_hoc", "with_loss"} == {*recipes.names()} - {*recipes.POST_HOC}
+
+
 def test_every_calibrator_has_a_name():
     used = {type(recipes.named(name).calibrator) for name in recipes.names()} - {type(None)}
     assert used == {getattr(calibrators, name) for name in calibrators.__all__}
