@@ -77,8 +77,8 @@ def code_spans(name):
 
 def test_the_readme_lists_every_method_and_counts_the_calibrators():
     assert not {*recipes.names()} - code_spans("README.md")
-    counted = ["Thirteen", "Fourteen", "Fifteen", "Sixteen", "Seventeen", "Eighteen", "Nineteen", "Twenty"]
-    assert f"{counted[len(calibrators.__all__) - 13]} [post-hoc calibrators]" in text_of("README.md")
+    counted = f"{len(calibrators.__all__)} [post-hoc calibrators]"
+    assert counted in " ".join(text_of("README.md").split())
 
 
 def test_the_page_of_calibrators_lists_every_one():
@@ -94,7 +94,9 @@ def test_the_page_of_metrics_mentions_every_one():
 def test_the_page_of_commands_has_a_section_for_every_one():
     headings = re.findall(r"^## ([a-z ]+):", text_of("docs/command-line.md"), re.MULTILINE)
     described = {word for heading in headings for word in heading.split() if word != "and"}
-    assert described == {*typer.main.get_command(app.app).commands}
+    registered = {*typer.main.get_command(app.app).commands}
+    files = {path.stem for path in (ROOT / "src/selfcal/commands").glob("[!_]*.py")} - {"app"}
+    assert described == registered >= files
 
 
 def test_how_to_choose_lists_every_kind_of_network_for_tables():
