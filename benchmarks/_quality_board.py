@@ -29,12 +29,12 @@ class Gap:
 
     @property
     def clear(self) -> bool:
-        """Whether it is more than two standard errors from zero; one seed says nothing about that."""
+        """Whether it is more than two standard errors from zero; one seed cannot tell."""
         return bool(abs(self.mean) > CLEAR * self.error)
 
 
 class Board:
-    """The cells that did not fail, by share of wrong labels, set, method and seed."""
+    """The cells that did not fail, by fraction of wrong labels, set, method and seed."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
@@ -47,7 +47,7 @@ class Board:
 
     @property
     def noises(self) -> list[float]:
-        """The shares of wrong labels, lowest first."""
+        """The fractions of wrong labels, lowest first."""
         return sorted({noise for noise, _, _ in self._rows})
 
     def sets(self, noise: float, *kinds: str) -> list[str]:
@@ -84,7 +84,7 @@ class Board:
         `sum (L_other - L_method) / sum (L_other - L_Bayes)` over the sets where all are known.
 
         Returns:
-            The share and the number of those sets; NaN and 0 if there are none.
+            The fraction and the number of those sets; NaN and 0 if there are none.
         """
         parts = [
             (gain.mean, distance.mean)

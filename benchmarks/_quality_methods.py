@@ -187,7 +187,7 @@ ORACLE, PLAIN, REFERENCE, AUTO, TOLD = "oracle", "standard", "temperature", "aut
 _told = Ours("auto", settings={"time_budget": 60, "noisy_labels": True})
 
 NETWORKS = ("mlp", "tabular")
-"""What a careful engineer would try: the plain perceptron, and the one with columns spread over bins."""
+"""What a careful engineer would try: the plain perceptron, and the one with piecewise-linear encodings."""
 
 METHODS: dict[str, Method] = {
     PLAIN: ours("early-stopped", "standard", NETWORKS),
@@ -220,7 +220,7 @@ METHODS: dict[str, Method] = {
     "gamma_net_sece": ours("gamma-Net + SECE", "gamma_net_sece"),
     "crossfit": ours("cross-fitted", "crossfit"),
     AUTO: ours("auto", "auto", time_budget=60),
-    TOLD: Method("auto, told of wrong labels", _told, noisy_only=True),
+    TOLD: Method("auto, noisy labels", _told, noisy_only=True),
 }
 """Every method by name, the oracle apart."""
 
@@ -236,7 +236,7 @@ def probabilities(model: Fitted, X: Float, n_classes: int) -> Float:
 
 
 def suspicion(model: Fitted, task: Task) -> Float | None:
-    """How wrong each training label looks, where the method says so."""
+    """How wrong each training label looks, where the method provides an audit."""
     if isinstance(model, SelfCalibratedClassifier) and not hasattr(model, "out_of_fold_"):
         return None
     if not hasattr(model, "suspect_labels"):

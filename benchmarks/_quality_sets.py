@@ -50,7 +50,7 @@ class Task:
     wrong: NDArray[np.bool_]
 
     def with_wrong_labels(self, share: float, seed: int) -> Task:
-        """Give that share of the training rows another label, all others being equally likely."""
+        """Give that fraction of the training rows another label, all others being equally likely."""
         rng = np.random.default_rng(NOISE_SEED + seed)
         rows = rng.permutation(len(self.y))[: round(share * len(self.y))]
         y, wrong = self.y.copy(), np.zeros(len(self.y), dtype=bool)
@@ -84,14 +84,14 @@ def kind_of(name: str) -> str:
 
 
 def load(name: str, seed: int, noise: float, folder: Path | None, scale: float = 1.0) -> Task:
-    """The task of one set, seed and share of wrong labels; the same for every method.
+    """The task of one set, seed and fraction of wrong labels; the same for every method.
 
     Args:
         name: One of `sets_in(folder)`.
         seed: Which rows are trained on, and which labels are wrong.
-        noise: The share of training labels that are wrong.
+        noise: The fraction of training labels that are wrong.
         folder: Where tables and images lie.
-        scale: The share of training and test rows to use; less than one only tries things out.
+        scale: The fraction of training and test rows to use; less than one only tries things out.
     """
     one_of("set", name, sets_in(folder))
     makers: dict[str, Callable[[], Task]] = {

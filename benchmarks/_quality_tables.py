@@ -44,7 +44,7 @@ def sections(rows: Iterable[Row]) -> dict[str, str]:
     for kind, words in KINDS.items():
         found[f"Quality: {words}"] = scores(board, 0.0, board.sets(0.0, kind))
     noisy = [
-        f"### {100 * noise:.0f} % wrong training labels, {words}\n\n{scores(board, noise, names, NOISY_SCORES)}"
+        f"### {100 * noise:.0f}% wrong training labels, {words}\n\n{scores(board, noise, names, NOISY_SCORES)}"
         for noise in board.noises
         for kind, words in KINDS.items()
         if noise > 0 and (names := board.sets(noise, kind))
@@ -82,7 +82,7 @@ def headline(board: Board) -> str:
         "method",
         "mean rank in log loss",
         f"clearly better / open / clearly worse than {LABELS[REFERENCE]}",
-        "share of its distance to Bayes closed",
+        "fraction of its distance to Bayes closed",
     )
     return "\n".join(_table(heads, lines)) if lines else NOTHING
 
@@ -117,7 +117,7 @@ def ranks(board: Board) -> str:
                 "Mean ranks of the methods; a bar joins those that the critical difference cannot tell apart"
             )
             lines += [f"![{text}](figures/{PICTURE}.png)", ""]
-        label = f"{100 * noise:.0f} % wrong labels" if noise else "Clean labels"
+        label = f"{100 * noise:.0f}% wrong labels" if noise else "Clean labels"
         places = "; ".join(f"{LABELS[m]} {place:.2f}" for m, place in ranked.ranks.items())
         lines.append(
             f"{label}, {len(ranked.sets)} sets: {places}. Critical difference {ranked.critical:.2f}"
@@ -143,7 +143,7 @@ def cells(board: Board) -> str:
         for m in LABELS
         if any(board.values("log_loss", noise, n, m) for noise in board.noises for n in board.sets(noise))
     ]
-    heads = ("cells (set x seed)", *(f"{100 * noise:.0f} % wrong" for noise in board.noises))
+    heads = ("cells (set x seed)", *(f"{100 * noise:.0f}% wrong" for noise in board.noises))
     lines = _table(heads, counts) if counts else [NOTHING]
     absent = [label for method, label in LABELS.items() if label not in {row[0] for row in counts}]
     if absent:
@@ -151,7 +151,7 @@ def cells(board: Board) -> str:
     if board.failed:
         lines += ["", f"Cells that failed: {len(board.failed)}.", ""]
         lines += [
-            f"- {row['set']}, {100 * row['noise']:.0f} % wrong, seed {row['seed']}, {LABELS[row['method']]}: "
+            f"- {row['set']}, {100 * row['noise']:.0f}% wrong, seed {row['seed']}, {LABELS[row['method']]}: "
             f"`{_plain(row['failed'])}`"
             for row in board.failed
         ]
@@ -217,7 +217,7 @@ def _gap(gap: Gap) -> str:
 
 
 def _share(closed: tuple[float, int]) -> str:
-    return f"{100 * closed[0]:.0f} %" if closed[1] else ""
+    return f"{100 * closed[0]:.0f}%" if closed[1] else ""
 
 
 def _seeds(board: Board, noise: float, names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What we set out to reach, worked out from the cells: each line says what was found, and whether that is enough."""
+"""The targets, evaluated on the cells: each line says what was measured, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _on_generated(board: Board, method: str) -> Iterator[Target]:
         )
         share, counted = board.share_closed(0.0, names, method, other)
         yield Target(
-            f"Generated sets, {LABELS[method]} closes at least 40 % of the distance of {LABELS[other]} to Bayes, on "
+            f"Generated sets, {LABELS[method]} closes at least 40% of the distance of {LABELS[other]} to Bayes, on "
             "their mean",
-            f"{100 * share:.1f} % over {counted} sets" if counted else "",
+            f"{100 * share:.1f}% over {counted} sets" if counted else "",
             share >= 0.4 if counted else None,
         )
         errors = [
@@ -100,8 +100,8 @@ def _on_tables(board: Board, method: str) -> Iterator[Target]:
 
 
 def _on_wrong_labels(board: Board, method: str) -> Iterator[Target]:
-    """Told that labels are wrong, as those who use a filter are, and without a word."""
-    names, where = board.sets(0.4), "40 % wrong labels"
+    """With `noisy_labels=True`, as a filter also assumes label noise, and without it."""
+    names, where = board.sets(0.4), "40% wrong labels"
     for ours in (TOLD, method):
         yield _count(board, ours, "cleanlab", names, enough=1 / 2, noise=0.4, where=where)
     yield _count(
@@ -131,7 +131,7 @@ def _count(
     noise: float = 0.0,
     where: str,
 ) -> Target:
-    """On how many of the sets that both methods have the difference is as wanted; `enough` is a share of them."""
+    """On how many of the sets that both methods have the difference is as wanted; `enough` is a fraction of them."""
     gaps = {name: gap for name in names if (gap := board.gap(score, noise, name, method, other)) is not None}
     text = f"{where}, {LABELS[method]} has {words} {LABELS[other]}"
     if not gaps:

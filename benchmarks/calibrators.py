@@ -116,8 +116,8 @@ def _short(warning: warnings.WarningMessage) -> str:
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "Default settings, fitted on the first half of each file, judged on the second. In brackets 95 % intervals",
-        "of the mean log loss, and of the ECE (15 bins) that endless data would show.",
+        "Default settings, fitted on the first half of each file, evaluated on the second. In brackets 95% intervals",
+        "of the mean log loss, and of the ECE (15 bins) in the limit of unlimited data.",
     ]
     for name in dict.fromkeys(row["network"] for row in rows):
         lines += [

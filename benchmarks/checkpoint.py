@@ -1,8 +1,8 @@
 """Training with a checkpoint at its default interval, beside the same training without.
 
 The bar: at most 1.03 times the time. These runs are shorter than the interval of 30 seconds, but every run saves
-itself at its start and at its end: the longer a run, the smaller the share. The last column is what the longest save
-would take every 30 seconds; where that is more than 2 %, saves come less often.
+itself at its start and at its end: the longer a run, the smaller the fraction. The last column is what the longest
+save would take every 30 seconds; where that is more than 2%, saves come less often.
 """
 
 from __future__ import annotations

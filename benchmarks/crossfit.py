@@ -1,6 +1,6 @@
 """Five cross-fitted perceptrons in one program, beside one plain training of as many steps on all rows.
 
-The bar: at most 3.5 times the time at width 64 and 700 to 1000 rows, at most 5.2 times at width 256. A network of the
+The bar: at most 3.5 times the time at width 64 and 700 to 1,000 rows, at most 5.2 times at width 256. Each of the
 five sees four fifths of the rows, so that five take four times the multiplications; what a step costs beside them is
 paid once. The last column is the same five networks through `torch.func.vmap`, forward and backward only, on one
 thread; on two threads it came out between 0.89 (width 64) and 1.21 (width 256): neither way is faster everywhere.
@@ -36,7 +36,7 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
     """The trainings and passes to time."""
     X, y = Blobs(std=1.7).sample(n_rows, seed=0)
     x = torch.from_numpy(X).float()
-    shares = CrossFit(FOLDS).splits(y, seed=0)
+    splits = CrossFit(FOLDS).splits(y, seed=0)
     options = {"optimizer": optimizers.Adam(lr=1e-3), "patience": None, "progress": False}
     plain = (x, torch.from_numpy(y))
 
@@ -47,14 +47,14 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
     def five() -> object:
         rows = Rows(x, y, None)
         settings = {"max_epochs": STEPS, "batch_size": None, "early_stopping": False, **options}
-        return train_members(networks(width, FOLDS), shares, rows, recipe=recipes.standard(), **settings)
+        return train_members(networks(width, FOLDS), splits, rows, recipe=recipes.standard(), **settings)
 
-    rows = np.stack([share.train[: n_rows * (FOLDS - 1) // FOLDS - 1] for share in shares])
+    rows = np.stack([split.train[: n_rows * (FOLDS - 1) // FOLDS - 1] for split in splits])
     stacked_x, stacked_y = x[rows], torch.from_numpy(y[rows])
     return {
         "one": one,
         "five": five,
-        "team passes": passes(networks(width, FOLDS), stacked_x, stacked_y, batched=False),
+        "ensemble passes": passes(networks(width, FOLDS), stacked_x, stacked_y, batched=False),
         "vmap passes": passes(networks(width, FOLDS), stacked_x, stacked_y, batched=True),
     }
 
@@ -62,11 +62,11 @@ def programs(width: int, n_rows: int) -> dict[str, Callable[[], object]]:
 def passes(members: list[nn.Module], x: Tensor, y: Tensor, *, batched: bool) -> Callable[[], object]:
     """As many forward and backward passes as a training has steps."""
     if not batched:
-        team = ParallelNetworks(members)
-        weights = list(team.parameters())
+        parallel = ParallelNetworks(members)
+        weights = list(parallel.parameters())
 
         def logits() -> Tensor:
-            return team(x.flatten(0, 1))
+            return parallel(x.flatten(0, 1))
     else:
         params, _ = stack_module_state(members)
         weights = list(params.values())
@@ -97,7 +97,7 @@ def main() -> None:
                     "one network, ms a step": 1000 * best["one"] / STEPS,
                     "five networks / one": best["five"] / best["one"],
                     "bar": 3.5 if width == 64 else 5.2,
-                    "vmap / team": best["vmap passes"] / best["team passes"],
+                    "vmap / ensemble": best["vmap passes"] / best["ensemble passes"],
                 }
             )
     head = list(rows[0])

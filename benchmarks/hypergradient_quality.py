@@ -103,7 +103,7 @@ def compared(rows: list[Row]) -> list[dict[str, Any]]:
 
 def markdown(table: list[dict[str, Any]], seeds: int) -> str:
     lines = [
-        f'The same data over {seeds} seeds, judged on fresh rows. "Tuned": outer step, learning rate and number of',
+        f'The same data over {seeds} seeds, evaluated on new rows. "Tuned": outer step, learning rate and number of',
         "steps chosen on validation rows for each strategy by itself, as in the reproduction of the paper.",
         '"Default": the default settings with early stopping. A positive difference means that `OneStep` is worse.',
         "",

@@ -47,15 +47,15 @@ FIRST_SEED, FIRST_TABLE_SEED = 4, 2000
 """The constants of the audit were chosen on seeds before these."""
 NOISE: dict[str, Callable[[int], Float]] = {
     "none": np.eye,
-    "10 %": lambda k: symmetric(k, 0.1),
-    "40 %": lambda k: symmetric(k, 0.4),
-    "20 % to the next class": lambda k: 0.8 * np.eye(k) + 0.2 * np.roll(np.eye(k), 1, axis=1),
+    "10%": lambda k: symmetric(k, 0.1),
+    "40%": lambda k: symmetric(k, 0.4),
+    "20% to the next class": lambda k: 0.8 * np.eye(k) + 0.2 * np.roll(np.eye(k), 1, axis=1),
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """Given labels, which of them are wrong, and what a model says about each row it has not seen."""
+    """Given labels, which of them are wrong, and the out-of-fold prediction for each row."""
 
     data: str
     noise: str

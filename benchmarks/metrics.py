@@ -168,7 +168,7 @@ def markdown(rows: list[dict[str, Any]], bars: list[dict[str, Any]]) -> str:
 def main() -> None:
     arguments = parser(__doc__, repeats=3)
     arguments.add_argument("--only", nargs="+", default=[""], help="words in the titles of the tasks to run")
-    arguments.add_argument("--scale", type=float, default=1.0, help="share of the rows to use")
+    arguments.add_argument("--scale", type=float, default=1.0, help="fraction of the rows to use")
     arguments.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
     options = arguments.parse_args()
     torch.set_num_threads(1)

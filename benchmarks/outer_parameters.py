@@ -1,7 +1,7 @@
 """What is worth learning beside the networks? Cross-fitting with each of a few outer parameters, paired over seeds.
 
 Generated sets have 1,000 rows and are judged on 100,000 fresh ones; with `--tables`, tables of a folder too (files
-``tab_NAME.csv.gz``, the class in the last column; 60 % to train on). All with the default perceptron and settings. A
+``tab_NAME.csv.gz``, the class in the last column; 60% to train on). All with the default perceptron and settings. A
 negative difference to plain cross-fitting is a gain. Finished fits are kept in `--out`: a run can be interrupted.
 """
 

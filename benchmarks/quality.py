@@ -128,10 +128,10 @@ def available(methods: Sequence[str]) -> list[str]:
 
 
 def share(text: str) -> float:
-    """A share of wrong labels, from the command line."""
+    """A fraction of wrong labels, from the command line."""
     value = float(text)
     if not (math.isfinite(value) and 0 <= value < 1):
-        raise argparse.ArgumentTypeError(f"must be a share from 0 up to, not including, 1; got {text}")
+        raise argparse.ArgumentTypeError(f"must be a fraction from 0 up to, not including, 1; got {text}")
     return value
 
 
@@ -145,7 +145,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--sets", nargs="+", help="names of sets; all by default")
     parser.add_argument("--methods", nargs="+", choices=every, default=every, metavar="METHOD")
     parser.add_argument(
-        "--noise", nargs="+", type=share, default=NOISE, help="shares of wrong training labels"
+        "--noise", nargs="+", type=share, default=NOISE, help="fractions of wrong training labels"
     )
     parser.add_argument("--seeds", type=int, help="for every set; by default 10 for generated sets, else 5")
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
@@ -154,7 +154,7 @@ def options() -> argparse.ArgumentParser:
         "--again", nargs="+", choices=every, default=[], metavar="METHOD", help="run these anew"
     )
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="share of all rows to use, to try things out"
+        "--scale", type=float, default=1.0, help="fraction of all rows to use, to try things out"
     )
     return parser
 

@@ -106,7 +106,7 @@ def markdown(cases: list[dict[str, object]], rows: int) -> str:
         cells = [f"{s:.2f}" for s in times] + [f"{rows / s:,.0f}" if long else "" for s in times]
         lines.append(f"| {case['case']} | {' | '.join(cells)} | {case['MB']:.0f} |")
     refused = next(str(case["said"]) for case in cases if case["code"] == 3).strip()
-    return "\n".join([*lines, "", "The refusal, before anything starts:", "", "```text", refused, "```"])
+    return "\n".join([*lines, "", "The error, before any work starts:", "", "```text", refused, "```"])
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
         cases = measure(Path(folder), chosen.rows, chosen.repeats, fit=not chosen.without_fit)
-    busy = f"On {os.cpu_count()} cores; {os.getloadavg()[2]:.1f} processes wanted them, over a quarter of an hour."
+    busy = f"On {os.cpu_count()} cores; {os.getloadavg()[2]:.1f} processes were runnable, over a quarter of an hour."
     text = f"{busy}\n\n{markdown(cases, chosen.rows)}".replace(f"{folder}/", "")
     print(text)
     write_json(chosen.json, cases)

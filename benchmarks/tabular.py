@@ -200,12 +200,12 @@ def markdown(rows: Sequence[Row]) -> str:
         f"- the better one of these two on {standing(rows, MLP, STOPPED_MLP)};",
         f"- calibrated gradient boosting on {standing(rows, BOOSTING)}.",
         "",
-        "*Clearly* means that the 95 % interval of the paired difference does not hold 0.",
+        "*Clearly* means that the 95% interval of the paired difference does not contain 0.",
     ]
     behind = {name: str(gap) for name, gap in gaps(rows, MLP, STOPPED_MLP).items()}
     lines += _table("Log loss", rows, _mean("log_loss", 4), {"selfcal less the better MLP": behind})
     lines += _table("Accuracy, %", rows, _mean("accuracy", 1, scale=100))
-    lines += _table("ECE, %, and in brackets what a calibrated model would show", rows, _ece)
+    lines += _table("ECE, %, and in brackets the ECE expected of a perfectly calibrated model", rows, _ece)
     lines += _table("Training, seconds of one core", rows, _mean("seconds", 1))
     return "\n".join(lines)
 

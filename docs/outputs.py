@@ -1,4 +1,4 @@
-"""What commands print, for the docs: they run one after the other in an empty folder with one table in it."""
+"""The outputs of commands, for the docs: they run one after the other in a folder that contains one table."""
 
 from __future__ import annotations
 

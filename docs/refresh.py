@@ -1,10 +1,10 @@
 """Put measured numbers into the docs: ``python -m docs.refresh [RUN ...]``.
 
-What stands between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page or the README is replaced by the
+The text between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page or the README is replaced by the
 section of that title of `benchmarks/RESULTS.md`. Some titles ask for a RUN:
 
 - `reproduction of bo4sc`: the folder of a finished `selfcal reproduce` of that name, whose figures are copied too;
-- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are put together;
+- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined;
 - `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run.
 """
 

@@ -1,4 +1,4 @@
-"""Photograph parts of a report for the docs: ``python -m docs.screenshots demo/report.html``; needs Chromium."""
+"""Take screenshots of a report for the docs: ``python -m docs.screenshots demo/report.html``; needs Chromium."""
 
 from __future__ import annotations
 

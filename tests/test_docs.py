@@ -1,18 +1,21 @@
-"""Every code block of the README and the docs runs; every command in them exists."""
+"""Every code block of the README and the docs runs, every command in them exists, and they mention what there is."""
 
+import inspect
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 import typer
+from docs import architecture
 
-from selfcal import SelfCalibratedClassifier
+from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, recipes
 from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 FULL = SelfCalibratedClassifier().max_epochs
+MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -61,3 +64,75 @@ def test_links_and_pictures_are_there(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def text_of(name):
+    """A page without what programs have put into it."""
+    return MEASURED.sub("", (ROOT / name).read_text())
+
+
+def code_spans(name):
+    return set(re.findall(r"`(\w+)`", text_of(name)))
+
+
+def test_the_readme_lists_every_method_and_counts_the_calibrators():
+    assert not {*recipes.names()} - code_spans("README.md")
+    counted = f"{len(calibrators.__all__)} [post-hoc calibrators]"
+    assert counted in " ".join(text_of("README.md").split())
+
+
+def test_the_page_of_calibrators_lists_every_one():
+    assert not {*calibrators.__all__, *calibrators.POST_HOC} - code_spans("docs/calibrators.md")
+
+
+def test_the_page_of_metrics_mentions_every_one():
+    functions = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
+    text = text_of("docs/metrics.md") + text_of("docs/reject-option.md")
+    assert not {name for name in functions if not re.search(rf"\b{name}\b", text)}
+
+
+def test_the_page_of_commands_has_a_section_for_every_one():
+    headings = re.findall(r"^## ([a-z ]+):", text_of("docs/command-line.md"), re.MULTILINE)
+    described = {word for heading in headings for word in heading.split() if word != "and"}
+    registered = {*typer.main.get_command(app.app).commands}
+    files = {path.stem for path in (ROOT / "src/selfcal/commands").glob("[!_]*.py")} - {"app"}
+    assert described == registered >= files
+
+
+def test_how_to_choose_lists_every_kind_of_network_for_tables():
+    assert not {*models.FOR_TABLES} - code_spans("docs/how-to-choose.md")
+
+
+def test_the_layers_in_the_pages_are_those_of_the_contract():
+    layers = architecture.layers()
+    (shown,) = blocks(ROOT / "CONTRIBUTING.md", "")
+    assert [line.replace("|", " ").split() for line in shown.splitlines()] == layers
+    packages = {name for layer in layers for name in layer}
+    assert not packages - code_spans("docs/architecture.md")
+    assert [layer[0] for layer in layers] == [*architecture.PURPOSE]
+    assert {*architecture.FIT, *architecture.STEP} <= packages
+
+
+def test_files_that_the_pages_name_exist():
+    source = ROOT / "src" / "selfcal"
+    for name in ("docs/architecture.md", "CONTRIBUTING.md"):
+        for path in re.findall(r"`([\w/]+\.(?:py|toml|md))`", text_of(name)):
+            if "NAME" not in path:
+                places = [ROOT / path, source / path, *source.glob(f"*/{path}")]
+                assert any(place.exists() for place in places), path
+
+
+def test_the_picture_of_the_architecture_can_be_drawn(tmp_path):
+    architecture.draw().savefig(tmp_path / "architecture.png", dpi=50)
+    assert architecture.PICTURE.exists()
+
+
+DIALECT = re.compile(
+    r"\b(foretells?|mend(ed|s)?|committees?|teams?|votes?|kept apart|found out|taught by|honest)\b|\d %",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+def test_pages_use_standard_words_and_one_spelling_of_percentages(page):
+    assert not DIALECT.search(text_of(page))

@@ -172,7 +172,7 @@ def test_what_cannot_be_run_here_is_left_out_with_a_line(monkeypatch, capsys):
 def test_shares_of_wrong_labels_are_checked(noise, capsys):
     with pytest.raises(SystemExit):
         quality.main(["--json", "x.json", "--noise", noise])
-    assert "must be a share" in capsys.readouterr().err
+    assert "must be a fraction" in capsys.readouterr().err
 
 
 def test_calibrated_peers_choose_their_settings_by_log_loss():

@@ -11,6 +11,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call
 
 from selfcal._support.random_streams import Dropout
+from selfcal.ensembles import settings
 from selfcal.errors import ConfigError
 from selfcal.models import (
     FOR_TABLES,
@@ -72,6 +73,9 @@ class TestForTables:
         first = for_table(kind, ROWS, 4)[0]
         assert type(first) is encoding
         assert first.columns == spread_columns(ROWS) == [0, 1]
+
+    def test_every_kind_has_an_optimizer_of_its_own(self):
+        assert settings.DEFAULT_OPTIMIZERS.keys() == set(FOR_TABLES)
 
     def test_bins_are_placed_before_training(self):
         assert for_table("tabular", ROWS, 4)[0].lower.isfinite().any()

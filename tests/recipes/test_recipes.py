@@ -20,6 +20,11 @@ def test_every_named_recipe_can_be_made_and_carries_its_name(name):
     assert repr(recipe) == repr(made() if made else recipes.post_hoc(recipe.calibrator, name))
 
 
+def test_every_exported_recipe_has_a_name():
+    made = {name for name in recipes.__all__ if inspect.isfunction(getattr(recipes, name))}
+    assert made - {"named", "names", "post_hoc", "with_loss"} == {*recipes.names()} - {*recipes.POST_HOC}
+
+
 def for_one_network():
     return {name: recipe for name in recipes.names() if isinstance(recipe := recipes.named(name), Recipe)}
 
@@ -145,6 +150,9 @@ def test_what_can_be_learned_beside_cross_fitted_networks():
 
     assert recipes.crossfit(learn=()) == recipes.crossfit()
     assert isinstance(recipe(learn=["decay"]).outer_model, outer.LayerDecay)
+    own = outer.LayerDecay(start=1.0)
+    assert recipe(learn=own).outer_model == own
+    assert recipe(learn=(own, "noise")).outer_model == outer.Combined((own, outer.InputNoise()))
     both = recipe(learn=("decay", "smoothing"), outer_lr=0.1, inner_steps=2)
     assert both.outer_model == outer.Combined((outer.LayerDecay(bounds=(0.3, 10.0)), outer.LabelSmoothing()))
     assert (both.outer_optimizer.lr, both.inner_steps, both.loss) == (0.1, 2, losses.smoothed_focal)

@@ -26,6 +26,12 @@ FORMULAS = [
     "platt",
     "beta",
 ]
+STEPS = ["bbq", "field_aware", "histogram", "isoreg", "isotonic", "polynomial", "scaling_binning"]
+
+
+def test_it_is_decided_for_every_calibrator_whether_it_can_be_exported():
+    decided = {*FORMULAS, "attended_temperature", *STEPS} - {"standard"}
+    assert decided == {*recipes.POST_HOC, "isoreg"}
 
 
 def fitted(method, y=Y, **settings):
@@ -46,9 +52,7 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize(
-    "method", sorted({*recipes.POST_HOC, "isoreg"} - {*FORMULAS, "attended_temperature"})
-)
+@pytest.mark.parametrize("method", STEPS)
 def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     model = fitted(method)
     model.calibrator_.is_identity_ = False

@@ -1,5 +1,8 @@
 """Post-hoc calibrators: scikit-learn style objects that map logits to calibrated probabilities."""
 
+from __future__ import annotations
+
+from selfcal.calibrators._base import LogitCalibrator
 from selfcal.calibrators.attended_temperature import AttendedTemperatureScaling
 from selfcal.calibrators.bbq import BBQ
 from selfcal.calibrators.beta import BetaCalibration
@@ -33,3 +36,21 @@ __all__ = [
     "TemperatureScaling",
     "VectorScaling",
 ]
+
+POST_HOC: dict[str, type[LogitCalibrator]] = {
+    "temperature": TemperatureScaling,
+    "ensemble_temperature": EnsembleTemperatureScaling,
+    "attended_temperature": AttendedTemperatureScaling,
+    "vector": VectorScaling,
+    "matrix": MatrixScaling,
+    "dirichlet": DirichletCalibration,
+    "platt": PlattScaling,
+    "beta": BetaCalibration,
+    "isotonic": IsotonicCalibration,
+    "histogram": HistogramBinning,
+    "bbq": BBQ,
+    "scaling_binning": ScalingBinning,
+    "polynomial": PolynomialCalibration,
+    "field_aware": FieldAwareCalibration,
+}
+"""The calibrators that can follow any training, by the name of the method."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from selfcal import calibrators
 from selfcal._support.checks import one_of
+from selfcal.calibrators import POST_HOC
 from selfcal.ensembles import Ensemble
 from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
 from selfcal.recipes.one_level import (
@@ -27,10 +27,10 @@ from selfcal.recipes.one_level import (
     with_loss,
 )
 from selfcal.recipes.several_networks import auto, crossfit, ensemble
-from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
 __all__ = [
+    "POST_HOC",
     "Ensemble",
     "Recipe",
     "auto",
@@ -87,23 +87,6 @@ _NAMED: dict[str, Callable[[], Recipe | Ensemble]] = {
     "soft_ece": soft_ece,
     "soft_avuc": soft_avuc,
 }
-POST_HOC: dict[str, Callable[[], Calibrator]] = {
-    "temperature": calibrators.TemperatureScaling,
-    "ensemble_temperature": calibrators.EnsembleTemperatureScaling,
-    "attended_temperature": calibrators.AttendedTemperatureScaling,
-    "vector": calibrators.VectorScaling,
-    "matrix": calibrators.MatrixScaling,
-    "dirichlet": calibrators.DirichletCalibration,
-    "platt": calibrators.PlattScaling,
-    "beta": calibrators.BetaCalibration,
-    "isotonic": calibrators.IsotonicCalibration,
-    "histogram": calibrators.HistogramBinning,
-    "bbq": calibrators.BBQ,
-    "scaling_binning": calibrators.ScalingBinning,
-    "polynomial": calibrators.PolynomialCalibration,
-    "field_aware": calibrators.FieldAwareCalibration,
-}
-"""The calibrators that can follow any training, by name."""
 
 
 def names() -> list[str]:

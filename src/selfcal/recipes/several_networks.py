@@ -20,7 +20,7 @@ def crossfit(
     *,
     folds: int = 5,
     repeats: int = 1,
-    learn: str | Sequence[str] | None = None,
+    learn: str | OuterModel | Sequence[str | OuterModel] | None = None,
     outer_lr: float = 0.02,
     inner_steps: int = 5,
 ) -> Ensemble:
@@ -35,7 +35,7 @@ def crossfit(
         learn: What is learned beside the networks from the held-out rows, one name or several: ``"decay"`` (the
             weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
             ``"noise"`` (on the features, in training), ``"temperature"`` (in training) or ``"weights"`` (of rows, by
-            the networks' predictions for them). The networks share it.
+            the networks' predictions for them); or an outer model. The networks share it.
         outer_lr: Step size of Adam on what is learned.
         inner_steps: Training steps between two of its steps.
 
@@ -49,11 +49,15 @@ def crossfit(
     return Ensemble("crossfit", (Candidate("tabular", recipe),), CrossFit(folds, repeats))
 
 
-def _learning(learn: str | Sequence[str] | None, outer_lr: float, inner_steps: int) -> Recipe:
+def _learning(
+    learn: str | OuterModel | Sequence[str | OuterModel] | None, outer_lr: float, inner_steps: int
+) -> Recipe:
     """Cross-entropy, with what is learned beside it."""
     recipe = Recipe(name="crossfit", loss=losses.cross_entropy)
-    chosen = [learn] if isinstance(learn, str) else [] if learn is None else list(learn)
-    learned = [_LEARNED[one_of("learn", name, _LEARNED)]() for name in chosen]
+    chosen = [learn] if isinstance(learn, (str, OuterModel)) else [] if learn is None else list(learn)
+    learned = [
+        one if isinstance(one, OuterModel) else _LEARNED[one_of("learn", one, _LEARNED)]() for one in chosen
+    ]
     if not learned:
         return recipe
     model = learned[0] if len(learned) == 1 else Combined(tuple(learned))
