@@ -133,8 +133,8 @@ def test_a_class_without_evidence_is_never_answered_and_named():
     [
         ({}, "exactly one of max_risk, min_coverage, costs, window; got none of them"),
         ({"max_risk": 0.1, "min_coverage": 0.5}, "got max_risk and min_coverage"),
-        ({"max_risk": 0}, "max_risk must be a number in"),
-        ({"max_risk": "5%"}, "max_risk must be a number in"),
+        ({"max_risk": 0}, "max_risk must be between 0 and 1"),
+        ({"max_risk": "5%"}, "max_risk must be between 0 and 1"),
         ({"min_coverage": 0.0}, "min_coverage must be a number in"),
         ({"min_coverage": np.nan}, "min_coverage must be a number in"),
         ({"costs": 0.3}, r"such as Costs\(wrong=1, abstain=0.2\); got 0.3"),

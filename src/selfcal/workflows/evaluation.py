@@ -1,4 +1,4 @@
-"""Judging predictions in a table, whoever made them, in memory that does not grow with the rows."""
+"""Evaluating predictions in a table, in memory that does not grow with the rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from polars.selectors import by_name
 from scipy.special import chdtrc
 
-from selfcal import metrics
 from selfcal._support import checks
 from selfcal._support.binning import Chunk, bins_from_sums, chunk_sums, uniform_edges
 from selfcal._support.checks import Float, Int
 from selfcal.errors import DataError
 from selfcal.metrics import CalibrationAccumulator
 from selfcal.reporting import _verdict
+from selfcal.reporting._names import counted
+from selfcal.reporting.content import Estimate, NoiseFloor, Report, ScoreReport, Scores
 from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
 from selfcal.tabular.cells import as_text, first_row, read_numbers, refuse
@@ -32,6 +33,9 @@ CHOICES = ("predicted", "prediction", "pred", "y_pred", "class", "label")
 CONFIDENCES = ("confidence", "conf", "score", "probability", "prob", "y_prob")
 MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""
+
+NAME = "predictions"
+"""What a report calls predictions from a table."""
 
 _WHOLE = r"^([+-]?\d+)\.0*$"
 
@@ -58,9 +62,9 @@ class Layout:
     def text(self) -> str:
         """What was found, for the user to check."""
         if not self.columns:
-            return f"Judged by the class in {self.choice!r} and the confidence in {self.confidence!r}."
+            return f"Evaluating the class in {self.choice!r} with the confidence in {self.confidence!r}."
         some = ", ".join(map(repr, self.columns[:5])) + (", ..." if len(self.columns) > 5 else "")
-        return f"Judged by {len(self.columns)} columns of probabilities: {some}."
+        return f"Evaluating {counted(len(self.columns), 'column')} of probabilities: {some}."
 
     def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
         """The probabilities of some rows, the first of which is row `start` + 1 of the table.
@@ -112,8 +116,8 @@ def find_layout(
         column_named(table, target)
     except DataError as error:
         raise DataError(
-            f"{error} Predictions are judged by the true classes beside them; selfcal predict copies that column if "
-            "its data has it."
+            f"{error} Predictions are compared with the true classes beside them; selfcal predict copies that column "
+            "if its data has it."
         ) from None
     others = [name for name in table.columns if name != target]
     if columns is not None:
@@ -143,7 +147,7 @@ def find_layout(
 
 
 class Judge:
-    """Takes predictions part by part and says what they are worth.
+    """Evaluates predictions part by part.
 
     Args:
         layout: Where the predictions stand.
@@ -154,7 +158,7 @@ class Judge:
     Example:
         >>> table = pl.DataFrame({"y": ["no", "yes"], "prob_no": [0.9, 0.2], "prob_yes": [0.1, 0.8]})
         >>> judge = Judge(find_layout(table, "y"))
-        >>> judge.update(table).result()["methods"][0]["accuracy"]["value"]
+        >>> judge.update(table).result().methods[0].accuracy.value
         1.0
     """
 
@@ -199,14 +203,19 @@ class Judge:
         names = ("y", "chosen", "confidence", "probs")
         return Predictions(*(np.concatenate([getattr(part, name) for part in self._kept]) for name in names))
 
-    def result(self, level: float = 0.95) -> dict[str, Any]:
-        """The numbers of a report: as `summarise` gives them, or from the sums alone if the rows were too many."""
+    def result(self, level: float = 0.95, **about: Any) -> Report | ScoreReport:
+        """The report on all rows, or one from the sums alone if there were too many rows to keep.
+
+        Args:
+            level: The level of the intervals.
+            **about: `title`, `subtitle` and `settings`, as in `summarise`.
+        """
         if not self.rows:
-            raise DataError("There must be at least one labelled row to judge; there is none.")
+            raise DataError("There must be at least one labelled row to evaluate; there is none.")
         kept = self.predictions
         if kept is not None:
-            return summarise({"predictions": kept}, classes=self.names, n_bins=self.n_bins, level=level)
-        return {"rows": self.rows, "level": level, "n_bins": self.n_bins, "methods": [self._from_sums(level)]}
+            return summarise({NAME: kept}, classes=self.names, n_bins=self.n_bins, level=level, **about)
+        return ScoreReport(rows=self.rows, level=level, n_bins=self.n_bins, methods=(self._from_sums(level),))
 
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
         probs = self.layout.probabilities(part, self.rows)
@@ -246,8 +255,10 @@ class Judge:
             if self.keep < 0:
                 self._kept = None
 
-    def _from_sums(self, level: float) -> dict[str, Any]:
+    def _from_sums(self, level: float) -> Scores:
         seen = self._scores.compute()
+        assert seen.log_loss is not None
+        assert seen.brier_score is not None
         bins = bins_from_sums(self._bins, uniform_edges(self.n_bins), "right")
         spread = np.sqrt(bins.confidence * (1 - bins.confidence) / np.maximum(bins.count, 1))
         spread = np.where(bins.count > 0, spread, 0.0)
@@ -256,28 +267,26 @@ class Judge:
         p_value = float(chdtrc(max(1, int((spread > 0).sum())), float(z @ z)))
         floor = float(bins.share @ spread) * math.sqrt(2 / math.pi)
         width = 1.645 * math.sqrt(float(bins.share**2 @ spread**2) * (1 - 2 / math.pi))
-        low, high = metrics.wilson_interval(bins.mean_accuracy, self.rows, level=level)
         claimed, right = bins.mean_confidence, bins.mean_accuracy
-        shown = _verdict.percent_range(float(low), float(high))
-        said = (
-            f"Over all rows, where it says {100 * claimed:.1f} % on average, it is right {shown} of the time."
+        when = f"Over all rows, with a mean confidence of {100 * claimed:.1f}%"
+        verdict = _verdict.verdict_on(when, rows=self.rows, claimed=claimed, right=right, level=level)
+        return Scores(
+            name=NAME,
+            judgement=_verdict.judge(bins, {"bins": p_value}, level),
+            verdict=verdict,
+            mean_confidence=claimed,
+            accuracy=Estimate(right, verdict.low, verdict.high),
+            ece=Estimate(float(bins.share @ np.abs(bins.gap)), None, None),
+            noise_floor=NoiseFloor(floor, max(0.0, floor - width), floor + width),
+            log_loss=Estimate(seen.log_loss, None, None),
+            brier_score=Estimate(seen.brier_score, None, None),
+            tests={"bins": p_value},
+            by_range=_verdict.in_ranges(self._ranges, level),
         )
-        return {
-            "judgement": _verdict.judge(bins, {"bins": p_value}, level),
-            "verdict": {"text": said},
-            "mean_confidence": claimed,
-            "accuracy": {"value": right, "low": float(low), "high": float(high)},
-            "ece": {"value": float(bins.share @ np.abs(bins.gap)), "low": None, "high": None},
-            "noise_floor": {"mean": floor, "low": max(0.0, floor - width), "high": floor + width},
-            "log_loss": {"value": seen.log_loss, "low": None, "high": None},
-            "brier_score": {"value": seen.brier_score, "low": None, "high": None},
-            "tests": {"bins": p_value},
-            "by_range": _verdict.in_ranges(self._ranges, level),
-        }
 
 
 def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> Judge:
-    """Judge the parts of a table; options are those of `find_layout` and `drop_unlabelled`, `n_bins`, `keep`."""
+    """Evaluate the parts of a table; options are those of `find_layout` and `drop_unlabelled`, `n_bins`, `keep`."""
     own = {name: options.pop(name) for name in ("drop_unlabelled", "n_bins", "keep") if name in options}
     judge: Judge | None = None
     for part in parts:
