@@ -6,7 +6,8 @@ import pytest
 
 from selfcal import metrics
 from selfcal.workflows import evaluation
-from selfcal.workflows.evaluation import Judge, find_layout
+from selfcal.workflows.evaluation import Judge
+from selfcal.workflows.layout import find_layout
 from tests.commands.conftest import as_json, run, succeed
 
 

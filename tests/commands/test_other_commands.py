@@ -61,7 +61,7 @@ def test_something_else_than_a_model_exits_5(command, shelf, tmp_path):
 
 
 def test_doctor_finds_everything_here():
-    assert "All is well." in succeed("doctor").stdout
+    assert "No problems found." in succeed("doctor").stdout
     assert as_json("doctor")["problems"] == []
 
 
@@ -100,7 +100,7 @@ def test_calibrate_a_class_and_a_confidence():
     table = pl.DataFrame(
         {"y": ["a", "a", "a", "b"] * 25, "predicted": ["a"] * 100, "confidence": [0.99] * 100}
     )
-    from selfcal.workflows.evaluation import find_layout
+    from selfcal.workflows.layout import find_layout
 
     recalibrated = Recalibration(find_layout(table, "y")).fit(table).apply(table)
     np.testing.assert_allclose(recalibrated["confidence"], 0.75, atol=1e-6)

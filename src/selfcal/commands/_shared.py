@@ -76,11 +76,11 @@ def read_showing(
 
     rows = 0
 
-    def watch(share: float | None) -> None:
-        if share is None:
+    def watch(fraction: float | None) -> None:
+        if fraction is None:
             advance(rows, "rows")
         else:
-            advance(int(100 * share), f"% of the file, {rows:,} rows")
+            advance(int(100 * fraction), f"percent of the file, {rows:,} rows")
 
     def counted() -> Iterator[pl.DataFrame]:
         nonlocal rows

@@ -14,7 +14,7 @@ import typer
 from selfcal.commands._options import TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
-from selfcal.errors import ConfigError, DataError
+from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -126,16 +126,12 @@ class _Answering:
         self.extra: tuple[str, ...] = ()
 
     def answers(self, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        from selfcal.workflows.layout import rows_counted_from
+
         start = 0
         for part in parts:
-            try:
+            with rows_counted_from(start):
                 said = self.model.predict(part)
-            except DataError as error:
-                if start == 0:
-                    raise
-                raise DataError(
-                    f"{error} Rows are counted from row {start + 1:,} of the table here."
-                ) from error
             self.unseen.update(said.unseen)
             self.extra = said.extra
             yield self._columns(part, said)

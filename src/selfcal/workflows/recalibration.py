@@ -14,7 +14,8 @@ from selfcal._support.checks import Float, one_of
 from selfcal.datasets import stratified_split
 from selfcal.errors import CalibrationWarning, DataError
 from selfcal.reporting.predictions import Predictions
-from selfcal.workflows.evaluation import Judge, Layout
+from selfcal.workflows.evaluation import Judge
+from selfcal.workflows.layout import Layout
 
 FOLDS = 5
 _SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would rule the fit
@@ -32,7 +33,7 @@ class Recalibration:
         after: Out-of-fold predictions of the calibrator (five folds).
 
     Example:
-        >>> from selfcal.workflows.evaluation import find_layout
+        >>> from selfcal.workflows.layout import find_layout
         >>> sure = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
         >>> recalibration = Recalibration(find_layout(sure, "y")).fit(sure)
         >>> recalibration.apply(sure)["prob_a"].round(2)[0]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from selfcal._support import checks
 from selfcal._support.checks import Float
+from selfcal.reporting._plain import to_plain
 from selfcal.reporting.card import model_card
 from selfcal.reporting.content import Report
 from selfcal.reporting.page import render
@@ -55,11 +56,10 @@ class TableContents:
     def metrics(self) -> dict[str, Any]:
         """The scores for the description of the model."""
         judged, names = self.report.methods[0], ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
-        scores = self.report.to_dict()["methods"][0]
         return {
             "held_out_rows": self.report.rows,
             "judgement": judged.judgement,
-            **{name: scores[name] for name in names},
+            **{name: to_plain(getattr(judged, name)) for name in names},
         }
 
     @classmethod
