@@ -15,8 +15,18 @@ _NAMES = {
     "log_loss": "log loss",
     "brier_score": "Brier score",
 }
+_SHORT = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score"}
 BY_CHANCE = "ECE expected by chance (perfectly calibrated model)"
 _FINDINGS = {"over": "over-confident", "under": "under-confident", "": ""}
+
+
+def short_name(score: str) -> str:
+    """How a score of `Predictions.scores` is written.
+
+    >>> short_name("accuracy"), short_name("ece")
+    ('accuracy', 'ECE')
+    """
+    return _SHORT.get(score, score)
 
 
 def verdict_text(judged: Scores) -> str:

@@ -171,10 +171,12 @@ def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from selfcal.commands._scores import short_name
+
     table = Table(title="Blobs 1.7: 700 training rows, 300 validation rows, 1,000 test rows")
     table.add_column("method")
     for name in next(iter(methods.values())):
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(short_name(name), justify="right")
     for label, scores in methods.items():
         table.add_row(Text(label), *(f"{value:.4f}" for value in scores.values()))
     Console().print(table)

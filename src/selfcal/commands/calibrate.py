@@ -47,6 +47,7 @@ def calibrate(
 
       selfcal calibrate validation.csv --target y --calibrator isotonic --out calibrated.csv
     """
+    from selfcal.commands._scores import short_name
     from selfcal.reporting._names import counted
     from selfcal.tabular.io import read_batches, read_table, write_batches
     from selfcal.tabular.io.writing import separator_of
@@ -88,12 +89,12 @@ def calibrate(
         )
         return
     for when, of_rows in scores.items():
-        shown = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in of_rows.items())
+        shown = ", ".join(f"{short_name(name)} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
     say(_change(recalibration.gain), err=out == "-")
     if recalibration.gain.difference.high >= 0:
         say(
-            "This calibrator does not help here: keep the predictions as they are, or try another calibrator.",
+            "No significant gain: keep the predictions as they are, or try another calibrator.",
             err=out == "-",
         )
     if out != "-":

@@ -47,11 +47,11 @@ class Layout:
 
     @property
     def text(self) -> str:
-        """What was found, for the user to check."""
+        """The columns that are used, for the user to check."""
         if not self.columns:
-            return f"Evaluating the class in {self.choice!r} with the confidence in {self.confidence!r}."
+            return f"Using the class in {self.choice!r} and the confidence in {self.confidence!r}."
         some = ", ".join(map(repr, self.columns[:5])) + (", ..." if len(self.columns) > 5 else "")
-        return f"Evaluating {counted(len(self.columns), 'column')} of probabilities: {some}."
+        return f"Using {counted(len(self.columns), 'column')} of probabilities: {some}."
 
     def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
         """The probabilities of some rows, the first of which is row `start` + 1 of the table.
