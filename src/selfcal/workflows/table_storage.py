@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from selfcal._support import checks
 from selfcal._support.checks import Float
+from selfcal.errors import DataError
 from selfcal.reporting._plain import to_plain
 from selfcal.reporting.card import model_card
 from selfcal.reporting.content import Report
@@ -70,10 +71,13 @@ class TableContents:
         confidence = checks.unit_interval(stored["confidence"])
         wrong = np.asarray(stored["wrong"], dtype=bool)
         checks.same_length(confidence=confidence, wrong=wrong)
+        report = Report.from_dict(table["numbers"])
+        if not report.methods:
+            raise DataError("A stored report must have at least one method; it has none.")
         return cls(
             Preprocessor.from_state(stored["preprocessor"]),
             tuple(table["notes"]),
-            Report.from_dict(table["numbers"]),
+            report,
             confidence,
             wrong,
         )
