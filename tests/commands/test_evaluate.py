@@ -6,7 +6,8 @@ import pytest
 
 from selfcal import metrics
 from selfcal.workflows import evaluation
-from selfcal.workflows.evaluation import Judge, find_layout
+from selfcal.workflows.evaluation import Judge
+from selfcal.workflows.layout import find_layout
 from tests.commands.conftest import as_json, run, succeed
 
 
@@ -58,7 +59,7 @@ def test_the_streamed_judgement_tells_honest_from_not(claimed, judgement):
     for part in table.iter_slices(7_000):
         judge.update(part)
     assert judge.predictions is None
-    assert judge.result()["methods"][0]["judgement"] == judgement
+    assert judge.result().methods[0].judgement == judgement
 
 
 def test_a_class_and_a_confidence_are_enough(shelf, judged):
@@ -124,7 +125,7 @@ def test_a_label_without_a_column_is_named_with_its_row():
 def test_unlabelled_rows_are_counted_when_left_out():
     text = b"y,prob_a,prob_b\na,0.9,0.1\n,0.5,0.5\nb,0.3,0.7\n"
     result = run("evaluate", "-", "--target", "y", "--drop-unlabelled", input=text)
-    assert "1 rows have no label" in result.stderr
+    assert "1 row without a label" in result.stderr
     assert "2 rows, 2 classes" in result.stdout
 
 

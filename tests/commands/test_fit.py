@@ -58,18 +58,18 @@ def test_json_is_all_there_is_on_standard_output(shelf, tmp_path):
     assert numbers["report_numbers"]["rows"] == 32
 
 
-def test_settings_of_the_race(shelf, tmp_path):
+def test_settings_of_the_selection(shelf, tmp_path):
     args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", "--max-epochs", "2"]
     succeed(*args, "--time-budget", "1e-3", "--one-network", "--noisy-labels")
     said = describe(tmp_path / "m")["settings"]
     assert (said["time_budget"], said["n_networks"], said["noisy_labels"]) == (1e-3, 1, True)
     page = html.unescape((tmp_path / "m" / "report.html").read_text())
-    assert re.search(r"on rows it has not seen, its log loss is \d\.\d+, and theirs \d\.\d+\.", page)
-    assert "The model foretells true labels" in page
-    assert "not trained: no time was left" in page
+    assert re.search(r"its log loss on held-out rows is \d\.\d+, that of the ensemble \d\.\d+\.", page)
+    assert "The model predicts true labels" in page
+    assert "not trained: the time budget was used up" in page
 
 
-def test_settings_of_a_race_that_is_not_held(shelf, tmp_path):
+def test_settings_of_a_selection_without_candidates(shelf, tmp_path):
     for option in ("--one-network", "--noisy-labels"):
         result = run("fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", option, *QUICK)
         assert result.exit_code == 2
@@ -98,7 +98,7 @@ def struck(monkeypatch):
 
 
 def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
-    """Several kinds of network are raced; what was tried is told wherever the model is.
+    """Several kinds of network are candidates; what was tried is told wherever the model is.
 
     Interrupted in the training of the second kind, it goes on to the very same bytes.
     """
@@ -113,14 +113,12 @@ def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
     shown = succeed("inspect", tmp_path / "first").stdout
     page = html.unescape((tmp_path / "first" / "report.html").read_text())
     for record in tried:
-        line = (
-            f"counts {record['weight']:.0%}; log loss {record['out_of_fold_log_loss']:.4f} on rows held out"
-        )
+        line = f"weight {record['weight']:.0%}; out-of-fold log loss {record['out_of_fold_log_loss']:.4f}"
         for text in (shown, page):
             assert line in text
             assert f"network '{record['network']}'" in text
     assert re.search(r"network +5 numbers in, \d+ networks that answer together", shown)
-    assert "rows, some of them held out from each network" in page
+    assert "rows for cross-fitting" in page
     succeed("predict", tmp_path / "first", shelf / "people.csv", "--out", tmp_path / "p.csv")
     assert pl.read_csv(tmp_path / "p.csv").height == 160
 
@@ -175,7 +173,7 @@ def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, stru
     assert files(tmp_path) == [".m.training"]
     again = run(*args)
     assert again.exit_code == 2
-    assert "Go on with it by adding --resume" in again.stderr
+    assert "Add --resume to continue it" in again.stderr
     other = run(*args, "--resume", "--seed", "5")
     assert other.exit_code == 5
     assert "belongs to another run" in other.stderr
@@ -238,7 +236,7 @@ def test_a_stop_after_the_training_says_how_to_go_on(shelf, tmp_path, monkeypatc
     assert "nothing is lost. Add --resume" in stopped.stderr
     whole = as_json(*args, "--resume")["report_numbers"]
     assert files(tmp_path) == ["model"]
-    assert whole["methods"] == TableModel.load(shelf / "people-model").numbers["methods"]
+    assert whole["methods"] == TableModel.load(shelf / "people-model").report.to_dict()["methods"]
 
 
 def test_a_file_is_not_taken_for_a_model_folder(shelf, tmp_path):

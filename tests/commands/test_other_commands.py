@@ -61,7 +61,7 @@ def test_something_else_than_a_model_exits_5(command, shelf, tmp_path):
 
 
 def test_doctor_finds_everything_here():
-    assert "All is well." in succeed("doctor").stdout
+    assert "No problems found." in succeed("doctor").stdout
     assert as_json("doctor")["problems"] == []
 
 
@@ -75,8 +75,8 @@ def overconfident(tmp_path, n=400):
     return tmp_path / "theirs.csv"
 
 
-def test_calibrate_mends_an_overconfident_model(tmp_path):
-    theirs, out = overconfident(tmp_path), tmp_path / "mended.csv"
+def test_calibrate_recalibrates_an_overconfident_model(tmp_path):
+    theirs, out = overconfident(tmp_path), tmp_path / "recalibrated.csv"
     said = as_json("calibrate", theirs, "--target", "y", "--out", out, "--apply", theirs)
     assert said["after"]["log_loss"] < said["before"]["log_loss"] - 0.1
     assert said["log_loss_difference"]["high"] < 0
@@ -88,7 +88,7 @@ def test_calibrate_mends_an_overconfident_model(tmp_path):
 
 
 def test_calibrate_leaves_out_what_was_decided_by_the_old_confidences(tmp_path):
-    theirs, out = overconfident(tmp_path), tmp_path / "mended.csv"
+    theirs, out = overconfident(tmp_path), tmp_path / "recalibrated.csv"
     table = pl.read_csv(theirs)
     table.with_columns(abstain=table["prob_a"] > 0.2).write_csv(theirs)
     said = succeed("calibrate", theirs, "--target", "y", "--out", out)
@@ -100,10 +100,10 @@ def test_calibrate_a_class_and_a_confidence():
     table = pl.DataFrame(
         {"y": ["a", "a", "a", "b"] * 25, "predicted": ["a"] * 100, "confidence": [0.99] * 100}
     )
-    from selfcal.workflows.evaluation import find_layout
+    from selfcal.workflows.layout import find_layout
 
-    mended = Recalibration(find_layout(table, "y")).fit(table).apply(table)
-    np.testing.assert_allclose(mended["confidence"], 0.75, atol=1e-6)
+    recalibrated = Recalibration(find_layout(table, "y")).fit(table).apply(table)
+    np.testing.assert_allclose(recalibrated["confidence"], 0.75, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):
     assert found[0]["behind"] == {"value": 0.0, "low": None, "high": None}
     monkeypatch.setattr(Task, "run", lambda *_: pytest.fail("a finished trial was run again"))
     shown = succeed(*args).stdout
-    assert "behind the best" in shown
+    assert "vs. best" in shown
     assert run(*args, "--drop-unlabelled").exit_code == 2  # other settings, other results
 
 
@@ -184,7 +184,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
         patched.setattr(engine, "progress_bar", lambda *_: nullcontext(lambda *_: stop(0)))
         stopped = run(*args, "--out", tmp_path / "cut")
     assert stopped.exit_code == 143
-    assert "Run the same command again to go on" in stopped.stderr
+    assert "Run the same command again to continue" in stopped.stderr
     assert not (tmp_path / "cut" / "model").exists()
     again = as_json(*args, "--out", tmp_path / "cut")
     assert again["report_numbers"] == whole["report_numbers"]
@@ -258,3 +258,12 @@ def test_groups_are_kept_together_by_compare_and_tune(tmp_path, monkeypatch):
     succeed("tune", *words, "--method", "standard", "--grid", "hidden=4", "--out", tmp_path / "t")
     assert set(seen) == {"who"}
     assert "who" not in [column.name for column in TableModel.load(tmp_path / "t" / "model").schema.used]
+
+
+def test_calibrate_says_how_the_log_loss_changed(tmp_path):
+    said = succeed("calibrate", overconfident(tmp_path), "--target", "y", "--out", tmp_path / "o.csv").stdout
+    assert re.search(
+        r"^Log loss fell from \d\.\d{4} to \d\.\d{4} on 400 held-out rows: difference -", said, re.M
+    )
+    assert "no significant difference" not in said
+    assert "400 rows: " in said

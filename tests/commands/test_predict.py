@@ -53,7 +53,7 @@ def test_abstaining_keeps_the_promise_that_is_printed(shelf, tmp_path):
     )
     read = pl.read_csv(out)
     assert result["abstained"] == read["abstain"].sum()
-    assert "at most 50 % of the answers" in result["guarantee"]
+    assert "at most 50% of the answers" in result["guarantee"]
     sure, unsure = (read.filter(pl.col("abstain") == withheld)["confidence"] for withheld in (False, True))
     assert not len(unsure) or sure.min() > unsure.max()
 
@@ -62,7 +62,7 @@ def test_a_promise_that_cannot_be_kept_answers_nothing(shelf, tmp_path):
     args = ["--out", tmp_path / "p.csv", "--max-risk", "0.001"]
     result = succeed("predict", shelf / "people-model", shelf / "people.csv", *args)
     assert "No threshold can promise" in result.stderr
-    assert "160 of them abstain" in result.stdout
+    assert "abstained on 160 of them" in result.stdout
 
 
 def test_columns_are_kept_when_asked_for(shelf):
@@ -86,7 +86,11 @@ def test_formulas_are_defused_only_when_asked(shelf, tmp_path):
         (["--out", "p.xlsx"], 2, ".csv, .tsv, .csv.gz, .tsv.gz or .parquet"),
         (["--out", "-", "--json"], 2, "both want standard output"),
         (["--out", "-", "--keep", "szie"], 3, "Did you mean 'size'?"),
-        (["--out", "-", "--max-risk", "7"], 2, "max_risk must be"),
+        (
+            ["--out", "-", "--max-risk", "7"],
+            2,
+            "--max-risk must be between 0 and 1, for example 0.05; got 7.",
+        ),
     ],
 )
 def test_mistakes(shelf, args, code, message):
@@ -115,13 +119,13 @@ def test_progress_goes_to_standard_error_and_results_stay_clean(shelf, tmp_path,
     monkeypatch.setattr(progress, "SECONDS", 0.0)
     data, model, out = shelf / "people.csv", shelf / "people-model", tmp_path / "out.csv"
     said = succeed("predict", model, data, "--out", out, "--json")
-    assert "Predicting 100/100 % of the file, 160 rows, at most 0 s left\n" in said.stderr
+    assert "Predicting 100/100 percent of the file, 160 rows, at most 0 s left\n" in said.stderr
     assert json.loads(said.stdout)["rows"] == 160
     piped = succeed("predict", model, "-", "--out", "-", input=data.read_bytes())
     assert "Predicting 160 rows\n" in piped.stderr
     assert piped.stdout == out.read_text()
     judged = succeed("evaluate", out, "--target", "kind", "--json")
-    assert "Judging 100/100 % of the file, 160 rows" in judged.stderr
+    assert "Evaluating 100/100 percent of the file, 160 rows" in judged.stderr
     assert json.loads(judged.stdout)["rows"] == 160
 
 
@@ -132,4 +136,4 @@ def test_progress_of_a_parquet_file_is_counted_in_rows(shelf, tmp_path, monkeypa
     said = succeed(
         "predict", shelf / "people-model", tmp_path / "people.parquet", "--out", tmp_path / "out.parquet"
     )
-    assert "Predicting 100/100 % of the file, 100 rows" in said.stderr
+    assert "Predicting 100/100 percent of the file, 100 rows" in said.stderr

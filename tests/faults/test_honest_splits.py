@@ -45,9 +45,9 @@ def noise(disguise, times=5):
 def test_copies_of_noise_are_not_learned_by_heart(disguise):
     """Were a row's copy among those that judge the model, noise would be foretold with an accuracy near one."""
     model = TableModel("standard", max_epochs=200, hidden=(64, 64)).fit(read_table(noise(disguise)), "y")
-    assert model.numbers["methods"][0]["accuracy"]["low"] < 0.55
+    assert model.report.methods[0].accuracy.low < 0.55
     assert any("an earlier row" in note for note in model.notes)
-    assert any("an earlier row" in setting for setting in model.numbers["settings"].values())
+    assert any("an earlier row" in setting for setting in model.report.settings.values())
 
 
 @pytest.mark.fault("D26")

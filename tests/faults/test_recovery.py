@@ -261,4 +261,4 @@ def test_a_calibrator_that_does_not_help_is_told_apart(shelf, tmp_path):
     pl.DataFrame({"y": y, "prob_a": p, "prob_b": 1 - p}).write_csv(tmp_path / "d.csv")
     words = ["calibrate", tmp_path / "d.csv", "--target", "y", "--calibrator", "isotonic"]
     result = succeed(*words, "--out", tmp_path / "p.csv")
-    assert "This calibrator does not help here: keep the predictions as they are" in result.stdout
+    assert "No significant gain: keep the predictions as they are" in result.stdout

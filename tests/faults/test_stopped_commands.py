@@ -61,7 +61,7 @@ def test_stopped_outside_the_training_loop(place, numbers, nursery, shelf, tmp_p
         assert said == f"Stopped by {numbers[0].name}."
         assert os.listdir(tmp_path) == []
     else:
-        assert said.startswith("Stopped; nothing is lost. Add --resume to the same command to go on")
+        assert said.startswith("Stopped; nothing is lost. Add --resume to the same command to continue")
         assert os.listdir(tmp_path) == [".m.training"]
 
 

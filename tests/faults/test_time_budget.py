@@ -6,18 +6,18 @@ from tests.commands.conftest import as_json, people, succeed
 
 
 @pytest.mark.fault("F20")
-def test_what_was_left_out_is_said_everywhere(tmp_path):
+def test_what_was_left_out_is_noted_everywhere(tmp_path):
     people().write_csv(tmp_path / "people.csv")
     fitted = succeed(
         "fit", tmp_path / "people.csv", "--target", "kind", "--out", tmp_path / "model", "--time-budget", 1e-9
     )
-    told = "The time budget of 1e-09 s left out a part of the training: 'mlp' has 1 of 5 networks"
-    assert told in " ".join(fitted.stderr.split())
+    note = "The time budget of 1e-09 s left out a part of the training: 'mlp' has 1 of 5 networks"
+    assert note in " ".join(fitted.stderr.split())
     assert "'waves' was not trained" in fitted.stderr
     inspected = succeed("inspect", tmp_path / "model").output
-    assert told in inspected
-    assert "1 of 5 networks, cut short by the time budget" in inspected
-    assert "not trained: no time was left" in inspected
+    assert note in inspected
+    assert "1 of 5 networks, stopped by the time budget" in inspected
+    assert "not trained: the time budget was used up" in inspected
     assert "left out a part of the training" in (tmp_path / "model" / "report.html").read_text()
     described = as_json("inspect", tmp_path / "model")["description"]["selection"]
     assert {(record["networks"], record["planned"]) for record in described} == {(1, 5), (0, 5)}

@@ -42,7 +42,7 @@ def test_a_trial_that_crashes_outright(shelf, tmp_path, monkeypatch):
     def crash(*arguments):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("selfcal.recipes.calibrators.TemperatureScaling.fit", crash)
+    monkeypatch.setattr("selfcal.calibrators.TemperatureScaling.fit", crash)
     found = as_json(*compare(shelf, tmp_path))["standings"]
     assert {one["name"]: one["failures"] for one in found} == {
         "standard": {},
@@ -56,7 +56,7 @@ def test_every_trial_fails(shelf, tmp_path, monkeypatch):
     words = ["tune", shelf / "people.csv", "--target", "kind", "--grid", "learning_rate=1e30", "--seeds", "1"]
     result = run(*words, "--out", tmp_path)
     assert result.exit_code == 4
-    assert "error: Every trial failed; the first said: TrainingError" in result.stderr
+    assert "error: Every trial failed; the first error was: TrainingError" in result.stderr
     assert os.listdir(tmp_path) == ["results.json"]
 
 

@@ -51,7 +51,7 @@ def test_a_model_does_not_differ_from_itself(metric):
     y, a, _ = pair(50)
     found = compare(y, a, a, metric=metric, n_resamples=50)
     assert (found.difference.value, found.p_value) == (0.0, 1.0)
-    assert "no difference" in str(found)
+    assert "no significant difference" in str(found)
 
 
 @pytest.mark.parametrize("metric", ["log_loss", "brier_score", expected_calibration_error], ids=name)

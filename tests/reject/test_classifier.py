@@ -75,9 +75,9 @@ def test_the_answers_are_those_of_the_estimator_and_the_promise_is_kept():
     assert promise.accepted == model.accepts(X[CAL]).sum()
     assert promise.errors == np.sum((model.estimator.predict(X[CAL]) != y[CAL]) & model.accepts(X[CAL]))
     assert str(promise).startswith(
-        "With probability at least 95 %, at most 5 % of the answers given are wrong."
+        "With probability at least 95%, at most 5% of the answers given are wrong."
     )
-    assert f"Of 1500 calibration rows {promise.accepted} (" in str(promise)
+    assert f"Of 1,500 calibration rows, {promise.accepted} (" in str(promise)
 
 
 def test_abstain_is_one_object():
@@ -173,8 +173,12 @@ def test_settings_changed_after_the_fit_wait_for_the_next_one():
     ("rows", "max_risk", "reason"),
     [
         (slice(500, 550), 0.05, "at least 59 rows, none of them wrong; there are 50"),
-        (CAL, 0.001, "at least 2995 rows, none of them wrong; there are 1500"),
-        (CAL, 0.003, "Too many of the answers it is surest of are wrong, or there are too few rows to tell"),
+        (CAL, 0.001, "at least 2,995 rows, none of them wrong; there are 1,500"),
+        (
+            CAL,
+            0.003,
+            "Too many of the answers with the highest confidence are wrong, or there are too few rows to tell",
+        ),
     ],
 )
 def test_it_says_so_when_nothing_can_be_promised(rows, max_risk, reason):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from selfcal.errors import ConfigError
-from selfcal.reject import ABSTAIN, Costs, SelectiveClassifier, risk_bound
+from selfcal.reject import ABSTAIN, Costs, SelectiveClassifier, risk_bound, threshold_for_risk
+from selfcal.reject.rules import risk_guarantee
 
 
 class Says:
@@ -133,8 +134,8 @@ def test_a_class_without_evidence_is_never_answered_and_named():
     [
         ({}, "exactly one of max_risk, min_coverage, costs, window; got none of them"),
         ({"max_risk": 0.1, "min_coverage": 0.5}, "got max_risk and min_coverage"),
-        ({"max_risk": 0}, "max_risk must be a number in"),
-        ({"max_risk": "5%"}, "max_risk must be a number in"),
+        ({"max_risk": 0}, "max_risk must be between 0 and 1"),
+        ({"max_risk": "5%"}, "max_risk must be between 0 and 1"),
         ({"min_coverage": 0.0}, "min_coverage must be a number in"),
         ({"min_coverage": np.nan}, "min_coverage must be a number in"),
         ({"costs": 0.3}, r"such as Costs\(wrong=1, abstain=0.2\); got 0.3"),
@@ -159,3 +160,24 @@ def test_aims_that_make_no_sense(options, message):
 def test_a_window_needs_two_classes():
     with pytest.raises(ConfigError, match="window is for two classes; the estimator has 3"):
         SelectiveClassifier(Says([0, 1, 2]), window=(0.2, 0.8)).fit([[0.4, 0.3, 0.3]], [1])
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_a_threshold_from_held_out_predictions_is_that_of_a_classifier_with_them(level):
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.5, 1, 800)
+    wrong = rng.random(800) > confidence
+    threshold, guarantee = risk_guarantee(confidence, wrong, max_risk=0.2, level=level)
+    assert threshold == threshold_for_risk(wrong, confidence, max_risk=0.2, level=level)
+    assert (guarantee.accepted, guarantee.errors) == (
+        (confidence >= threshold).sum(),
+        (wrong & (confidence >= threshold)).sum(),
+    )
+    assert guarantee.holds
+
+
+def test_held_out_predictions_that_are_too_few_or_too_wrong():
+    threshold, guarantee = risk_guarantee(np.ones(10), np.zeros(10), max_risk=0.05)
+    assert (threshold, guarantee.holds, guarantee.accepted) == (np.inf, False, 0)
+    assert "at least 59 rows, none of them wrong; there are 10" in guarantee.text
+    assert "highest confidence are wrong" in risk_guarantee(np.ones(99), np.ones(99), max_risk=0.05)[1].text

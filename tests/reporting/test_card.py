@@ -9,19 +9,19 @@ from tests.reporting.judged import HOSTILE, predictions
 
 
 def card(methods, **options):
-    numbers = summarise(methods, n_resamples=100, **options)
-    return model_card({"title": "A title", "subtitle": "", **numbers}), numbers
+    judged = summarise(methods, title="A title", n_resamples=100, **options)
+    return model_card(judged), judged
 
 
 def test_the_card_has_the_verdict_the_scores_and_the_thresholds():
-    text, numbers = card({"net": predictions(4)}, settings={"seed": 7})
-    method = numbers["methods"][0]
-    assert method["verdict"]["text"] in text
+    text, judged = card({"net": predictions(4)}, settings={"seed": 7})
+    method = judged.methods[0]
+    assert method.verdict.text in text
     assert "over-confident" in text
-    assert f"{method['ece']['value']:.4f} [{method['ece']['low']:.4f}, {method['ece']['high']:.4f}]" in text
+    assert f"{method.ece.value:.4f} [{method.ece.low:.4f}, {method.ece.high:.4f}]" in text
     assert "- seed: 7" in text
-    every = method["reject"]
-    assert f"| net | 100.0% | 0 | {every['errors'][0] / 400:.2%} [" in text
+    every = method.reject
+    assert f"| net | 100.0% | 0 | {every.errors[0] / 400:.2%} [" in text
 
 
 def test_thresholds_answer_at_least_as_many_rows_as_asked_for():

@@ -24,36 +24,34 @@ def explored(judged, cells=16, n_methods=1):
 )
 def test_counts_are_those_of_the_rows_at_or_above_each_threshold(judged):
     found = explored(judged)
-    for at, threshold in enumerate(found["thresholds"]):
+    for at, threshold in enumerate(found.thresholds):
         accepted = judged.confidence >= threshold
         wrong = accepted & ~judged.correct
-        assert (found["accepted"][at], found["errors"][at]) == (accepted.sum(), wrong.sum())
+        assert (found.accepted[at], found.errors[at]) == (accepted.sum(), wrong.sum())
         low, high = wilson_interval(wrong.sum() / max(1, accepted.sum()), accepted.sum(), level=0.9)
-        assert (found["risk_low"][at], found["risk_high"][at]) == (low, high)
+        assert (found.risk_low[at], found.risk_high[at]) == (low, high)
 
 
 @pytest.mark.parametrize("judged", [FEW, MANY], ids=["few classes", "many classes"])
 def test_coverage_and_risk_are_those_of_the_metrics(judged):
     found, curve = explored(judged), confidence_risk_coverage_curve(judged.correct, judged.confidence)
-    for threshold, accepted, errors in zip(
-        found["thresholds"], found["accepted"], found["errors"], strict=True
-    ):
+    for threshold, accepted, errors in zip(found.thresholds, found.accepted, found.errors, strict=True):
         at = np.searchsorted(-curve.thresholds, -threshold, side="right") - 1
         if accepted:
             assert accepted / len(judged.y) == pytest.approx(curve.coverage[at], abs=1e-15)
             assert errors / accepted == pytest.approx(curve.risk[at], abs=1e-15)
         else:
             assert at == -1
-    assert (found["aurc"], found["excess_aurc"]) == (curve.aurc, curve.excess_aurc)
+    assert (found.aurc, found.excess_aurc) == (curve.aurc, curve.excess_aurc)
 
 
 def counts_at(found, at):
-    return {(true, answered): sum(lost[at:]) for true, answered, lost in found["cells"]}
+    return {(true, answered): sum(lost[at:]) for true, answered, lost in found.cells}
 
 
 def test_every_cell_of_a_small_matrix():
     found = explored(FEW)
-    for at, threshold in enumerate(found["thresholds"]):
+    for at, threshold in enumerate(found.thresholds):
         counts = counts_at(found, at)
         accepted = FEW.confidence >= threshold
         for true in range(4):
@@ -64,7 +62,7 @@ def test_every_cell_of_a_small_matrix():
 
 def test_of_many_classes_the_leading_mistakes_at_every_threshold():
     found = explored(MANY, cells=200)
-    for at, threshold in enumerate(found["thresholds"]):
+    for at, threshold in enumerate(found.thresholds):
         wrong = (MANY.confidence >= threshold) & ~MANY.correct
         pairs, count = np.unique(np.stack([MANY.y[wrong], MANY.chosen[wrong]]), axis=1, return_counts=True)
         order = np.argsort(-count, kind="stable")[:PAIRS_SHOWN]
@@ -79,7 +77,7 @@ def test_of_many_classes_the_leading_mistakes_at_every_threshold():
 def test_no_mistakes_at_all():
     right = Predictions.from_probabilities(np.arange(40) % 20, np.eye(20)[np.arange(40) % 20])
     found = explored(right)
-    assert (found["cells"], found["errors"][0]) == ([], 0)
+    assert (found.cells, found.errors[0]) == ((), 0)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.sampled_from([40, 120, 200]))
@@ -99,16 +97,16 @@ def test_the_grid_is_fine_where_the_confidences_are():
 
 def test_many_methods_share_the_room_of_one_page():
     alone, crowded = explored(FEW), explored(FEW, cells=100, n_methods=50)
-    assert len(crowded["thresholds"]) <= 51 < len(alone["thresholds"])
-    assert 0.9 in crowded["thresholds"]
+    assert len(crowded.thresholds) <= 51 < len(alone.thresholds)
+    assert 0.9 in crowded.thresholds
 
 
 @pytest.mark.parametrize(("sharpness", "threshold"), [(6, 0.9), (0.3, None)], ids=["sure", "shy"])
 def test_the_slider_starts_where_there_is_something_to_see(sharpness, threshold):
     judged = predictions(sharpness, n=1000)
     found = explored(judged)
-    start = found["start"]
+    start = found.start
     if threshold is None:
-        assert found["accepted"][start] >= 800 > found["accepted"][start + 1]
+        assert found.accepted[start] >= 800 > found.accepted[start + 1]
     else:
-        assert found["thresholds"][start] == threshold
+        assert found.thresholds[start] == threshold

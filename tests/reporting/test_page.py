@@ -216,7 +216,7 @@ def test_many_methods_stay_small(tmp_path):
 
 def test_one_row(tmp_path):
     rows = {name: predictions(sharpness, n=1) for name, sharpness in (("a", 1), ("b", 2))}
-    assert "no sure difference" in report(rows, tmp_path / "report.html", row_names=["x"]).read_text()
+    assert "no significant difference" in report(rows, tmp_path / "report.html", row_names=["x"]).read_text()
 
 
 def test_a_path_that_is_no_page(tmp_path):

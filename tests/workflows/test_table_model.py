@@ -28,7 +28,7 @@ def test_a_stored_model_says_the_same_bit_for_bit(model, tmp_path):
     np.testing.assert_array_equal(mine.probs, theirs.probs)
     np.testing.assert_array_equal(mine.chosen, theirs.chosen)
     assert (again.classes, again.notes, again.schema) == (model.classes, model.notes, model.schema)
-    assert again.numbers == model.numbers
+    assert again.report == model.report
     assert again.threshold(0.4) == model.threshold(0.4)
 
 
@@ -38,7 +38,7 @@ def test_the_classifier_inside_answers_with_names(model, tmp_path):
     assert set(clf.predict(X)) <= set(model.classes)
 
 
-def test_the_threshold_is_that_of_the_selective_classifier_on_the_rows_kept_apart(model):
+def test_the_threshold_is_that_of_the_selective_classifier_on_the_held_out_rows(model):
     table = table_of()
     parts = TableModel("temperature", max_epochs=20).parts(table, "kind")
     apart = table[parts.held_out]
@@ -86,7 +86,7 @@ def test_warnings_of_training_become_notes(monkeypatch):
     with pytest.warns(UserWarning, match="something is odd"):
         model = TableModel("standard", max_epochs=1).fit(table_of(60), "kind")
     assert model.notes == ("something is odd",)
-    assert "something is odd" in str(model.numbers["settings"])
+    assert "something is odd" in str(model.report.settings)
 
 
 def test_groups_reach_the_halves_of_the_validation_rows(monkeypatch):

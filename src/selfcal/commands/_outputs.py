@@ -58,7 +58,7 @@ def check_model_folder(folder: Path, *, force: bool = False) -> None:
 
 
 def check_results_folder(folder: Path, *, results: str | None = "results.json", force: bool = False) -> None:
-    """Refuse a folder with other files, unless it has results to go on from."""
+    """Refuse a folder with other files, unless it has results to continue from."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out must name a folder; {folder} is a file. Choose another name.")
     present = sorted({*os.listdir(folder)} - {LOCK}) if folder.exists() else []

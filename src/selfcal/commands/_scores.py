@@ -1,11 +1,13 @@
-"""The numbers of a report in a few lines of plain text."""
+"""The scores of a report in a few lines of plain text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from selfcal.commands._shared import columns_text
+
+if TYPE_CHECKING:
+    from selfcal.reporting.content import Estimate, Scores
 
 _NAMES = {
     "accuracy": "accuracy",
@@ -13,46 +15,50 @@ _NAMES = {
     "log_loss": "log loss",
     "brier_score": "Brier score",
 }
-_FINDINGS = {"over": "too sure", "under": "not sure enough", "": ""}
+_SHORT = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score"}
+BY_CHANCE = "ECE expected by chance (perfectly calibrated model)"
+_FINDINGS = {"over": "over-confident", "under": "under-confident", "": ""}
 
 
-def verdict_text(judged: Mapping[str, Any]) -> str:
-    """What the confidences are worth, in a line."""
+def short_name(score: str) -> str:
+    """How a score of `Predictions.scores` is written.
+
+    >>> short_name("accuracy"), short_name("ece")
+    ('accuracy', 'ECE')
+    """
+    return _SHORT.get(score, score)
+
+
+def verdict_text(judged: Scores) -> str:
+    """Whether the confidences are calibrated, in a line."""
     from selfcal.reporting._verdict import JUDGEMENTS
 
-    return f"Verdict: {JUDGEMENTS[judged['judgement']]}. {judged['verdict']['text']}"
+    return f"Verdict: {JUDGEMENTS[judged.judgement]}. {judged.verdict.text}"
 
 
-def scores_text(judged: Mapping[str, Any], level: float) -> str:
+def scores_text(judged: Scores, level: float) -> str:
     """The scores with their intervals."""
     rows = [("", "value", f"{level:.0%} interval")]
     for name, label in _NAMES.items():
-        score = judged.get(name)
-        if score is not None:
-            ends = "" if score["low"] is None else f"[{score['low']:.4f}, {score['high']:.4f}]"
-            rows.append((label, f"{score['value']:.4f}", ends))
-    floor = judged["noise_floor"]
-    rows.append(
-        (
-            "ECE of an honest model, by chance",
-            f"{floor['mean']:.4f}",
-            f"[{floor['low']:.4f}, {floor['high']:.4f}]",
-        )
-    )
+        score: Estimate = getattr(judged, name)
+        ends = "" if score.low is None else f"[{score.low:.4f}, {score.high:.4f}]"
+        rows.append((label, f"{score.value:.4f}", ends))
+    floor = judged.noise_floor
+    rows.append((BY_CHANCE, f"{floor.mean:.4f}", f"[{floor.low:.4f}, {floor.high:.4f}]"))
     return columns_text(rows)
 
 
-def ranges_text(judged: Mapping[str, Any]) -> str:
-    """How often it is right for each range of confidence."""
-    rows = [("says", "rows", "is right", "interval", "")]
-    for group in judged["by_range"]:
+def ranges_text(judged: Scores) -> str:
+    """The accuracy for each range of confidence."""
+    rows = [("confidence", "rows", "accuracy", "interval", "")]
+    for group in judged.by_range:
         rows.append(
             (
-                f"{100 * group['from']:.0f}-{100 * group['to']:.0f} %",
-                f"{group['rows']:,}",
-                f"{100 * group['right']:.1f} %",
-                f"[{100 * group['low']:.1f}, {100 * group['high']:.1f}] %",
-                _FINDINGS[group["finding"]],
+                f"{100 * group.start:.0f}-{100 * group.end:.0f}%",
+                f"{group.rows:,}",
+                f"{group.right:.1%}",
+                f"[{group.low:.1%}, {group.high:.1%}]",
+                _FINDINGS[group.finding],
             )
         )
     return columns_text(rows)

@@ -1,4 +1,4 @@
-"""What the commands have in common: options, and how things are said."""
+"""What the commands have in common: how they print, and how words of the command line are read."""
 
 from __future__ import annotations
 
@@ -27,36 +27,6 @@ if TYPE_CHECKING:
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
 ]
-Sep = Annotated[
-    str | None, typer.Option(help="What stands between the cells, such as ';' or tab; found out by itself.")
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
-]
-Ragged = Annotated[
-    bool, typer.Option("--ragged", metavar="", help="Take missing cells at the end of a line for empty ones.")
-]
-Target = Annotated[str, typer.Option(help="The column with the true classes.")]
-DropUnlabelled = Annotated[
-    bool,
-    typer.Option(
-        "--drop-unlabelled", metavar="", help="Leave rows without a label out, instead of an error."
-    ),
-]
-ClassesAnyway = Annotated[
-    bool,
-    typer.Option(
-        "--classes-anyway", metavar="", help="Accept a target that looks continuous; each number is a class."
-    ),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Rows with the same value stay together in every split, such as visits of one patient.",
-    ),
-]
-
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -106,11 +76,11 @@ def read_showing(
 
     rows = 0
 
-    def watch(share: float | None) -> None:
-        if share is None:
+    def watch(fraction: float | None) -> None:
+        if fraction is None:
             advance(rows, "rows")
         else:
-            advance(int(100 * share), f"% of the file, {rows:,} rows")
+            advance(int(100 * fraction), f"percent of the file, {rows:,} rows")
 
     def counted() -> Iterator[pl.DataFrame]:
         nonlocal rows

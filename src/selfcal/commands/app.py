@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ from typer.core import TyperGroup
 
 from selfcal import __version__
 from selfcal._support.signals import run_command
+from selfcal.commands._options import CORES, Jobs
 from selfcal.commands._outputs import Force, check_results_folder, results_folder
 from selfcal.commands._shared import say, warnings_as_notes
 from selfcal.commands.calibrate import calibrate
@@ -103,14 +103,14 @@ def demo(
 @reproduce.command("bo4sc")
 def reproduce_bo4sc(
     out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
     datasets: Annotated[
         str | None,
         typer.Option(help="Names of data sets, separated by commas, e.g. blobs-1.7,bac. Default: all."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes to use.")] = os.cpu_count() or 1,
+    jobs: Jobs = CORES,
 ) -> None:
-    """Table 1 and the three figures of the BO4SC paper, with the rows and columns that keep it honest."""
+    """Table 1 and the three figures of the BO4SC paper, with added baselines and reference values."""
     from selfcal.experiments import bo4sc
 
     only = [name.strip() for name in datasets.split(",")] if datasets else None
@@ -130,12 +130,10 @@ Images = Annotated[
     str | None, typer.Option("--dataset", help="Other images, such as cifar10-small or cifar100.")
 ]
 Seeds = Annotated[
-    int | None, typer.Option("--seeds", min=1, help="How many seeds; by default the profile's.")
+    int | None, typer.Option("--seeds", min=1, help="Number of seeds. Default: that of the profile.")
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
-CORES = os.cpu_count() or 1
 LongRun = Annotated[
-    bool, typer.Option("--long-run", metavar="", help="Start the full setting without a GPU, too.")
+    bool, typer.Option("--long-run", metavar="", help="Start the full setting even without a GPU.")
 ]
 
 
@@ -173,10 +171,12 @@ def _print_scores(methods: Mapping[str, Mapping[str, float]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from selfcal.commands._scores import short_name
+
     table = Table(title="Blobs 1.7: 700 training rows, 300 validation rows, 1,000 test rows")
     table.add_column("method")
     for name in next(iter(methods.values())):
-        table.add_column(name.replace("_", " "), justify="right")
+        table.add_column(short_name(name), justify="right")
     for label, scores in methods.items():
         table.add_row(Text(label), *(f"{value:.4f}" for value in scores.values()))
     Console().print(table)

@@ -1,37 +1,28 @@
-"""`selfcal calibrate`: mend the probabilities of a model that is not ours."""
+"""`selfcal calibrate`: recalibrate the predictions of any model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selfcal.commands._options import DropUnlabelled, PredictionOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
-from selfcal.commands._shared import (
-    AsJson,
-    DropUnlabelled,
-    Encoding,
-    Ragged,
-    Sep,
-    Target,
-    note,
-    print_json,
-    say,
-    words,
-)
-from selfcal.commands.evaluate import Columns, ProbPrefix
+from selfcal.commands._shared import AsJson, note, print_json, say
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from selfcal.metrics import Comparison
     from selfcal.workflows.recalibration import Recalibration
 
 
+@grouped
 def calibrate(
     predictions: Annotated[
-        str, typer.Argument(help="Labelled predictions to learn from; - is standard input.")
+        str, typer.Argument(help="Labelled predictions to fit the calibrator on; - is standard input.")
     ],
     *,
     target: Target,
@@ -39,23 +30,16 @@ def calibrate(
     force: Force = False,
     calibrator: Annotated[str, typer.Option(help="temperature, vector, isotonic, beta, ...")] = "temperature",
     apply: Annotated[
-        str | None, typer.Option(help="Predictions to mend. Default: the ones learned from.")
+        str | None, typer.Option(help="Predictions to recalibrate. Default: those it is fitted on.")
     ] = None,
-    prob_prefix: ProbPrefix = None,
-    columns: Columns = None,
-    class_column: Annotated[str | None, typer.Option(help="The column with the chosen class.")] = None,
-    confidence_column: Annotated[
-        str | None, typer.Option(help="The column with the confidence in it.")
-    ] = None,
+    where: PredictionOptions,
     drop_unlabelled: DropUnlabelled = False,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
+    text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a post-hoc calibrator to somebody's predictions, say what it gains, and write mended predictions.
+    """Fit a post-hoc calibrator to predictions, measure what it gains, and write recalibrated predictions.
 
-    The gain is measured on rows that the calibrator was not fitted on (five folds).
+    The gain is measured on held-out rows (five-fold cross-validation).
 
     Try:
 
@@ -63,38 +47,33 @@ def calibrate(
 
       selfcal calibrate validation.csv --target y --calibrator isotonic --out calibrated.csv
     """
+    from selfcal.commands._scores import short_name
+    from selfcal.reporting._names import counted
     from selfcal.tabular.io import read_batches, read_table, write_batches
     from selfcal.tabular.io.writing import separator_of
-    from selfcal.workflows.evaluation import find_layout
+    from selfcal.workflows.layout import find_layout
     from selfcal.workflows.recalibration import Recalibration
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
     separator_of(out)
     check_file("--out", out, inputs=[predictions, apply or predictions], force=force)
-    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
+    reading = text.reading()
     table = read_table(predictions, **reading)
-    layout = find_layout(
-        table,
-        target,
-        prefix=prob_prefix,
-        columns=None if columns is None else words("--columns", columns),
-        choice=class_column,
-        confidence=confidence_column,
-    )
+    layout = find_layout(table, target, **where.layout())
     note(layout.text)
-    mended = Recalibration(layout, calibrator).fit(table, drop_unlabelled=drop_unlabelled)
+    recalibration = Recalibration(layout, calibrator).fit(table, drop_unlabelled=drop_unlabelled)
     if apply is None:
-        note("the calibrator has seen the labels of the rows it is applied to; judge it on others (--apply).")
+        note("the calibrator is applied to the rows it was fitted on; evaluate it on other rows (--apply).")
         parts = iter([table])
     else:
         parts = read_batches(apply, allow_empty=True, **reading)
-    if mended.stale(table):
-        note("the column 'abstain' was decided by the old confidences and is left out; decide anew.")
-    rows = write_batches(_applied(mended, parts), out)
-    scores = {"before": mended.before.scores(), "after": mended.after.scores()}
+    if recalibration.stale(table):
+        note("the column 'abstain' was decided by the old confidences and is dropped.")
+    rows = write_batches(_applied(recalibration, parts), out)
+    scores = {"before": recalibration.before.scores(), "after": recalibration.after.scores()}
     if as_json:
-        gain = mended.gain
+        gain = recalibration.gain
         print_json(
             {
                 "calibrator": calibrator,
@@ -110,20 +89,31 @@ def calibrate(
         )
         return
     for when, of_rows in scores.items():
-        shown = ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in of_rows.items())
+        shown = ", ".join(f"{short_name(name)} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
-    say(f"After and before, {mended.gain}", err=out == "-")
-    if mended.gain.difference.high >= 0:
+    say(_change(recalibration.gain), err=out == "-")
+    if recalibration.gain.difference.high >= 0:
         say(
-            "This calibrator does not help here: keep the predictions as they are, or try another.",
+            "No significant gain: keep the predictions as they are, or try another calibrator.",
             err=out == "-",
         )
     if out != "-":
-        say(f"{rows:,} rows: {out}")
+        say(f"{counted(rows, 'row')}: {out}")
 
 
-def _applied(mended: Recalibration, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def _change(gain: Comparison) -> str:
+    """The change of the log loss, in a line."""
+    fell = "rose" if gain.difference.value > 0 else "fell"
+    sure = ", no significant difference" if 0 in gain.difference else ""
+    return (
+        f"Log loss {fell} from {gain.b:.4f} to {gain.a:.4f} on {gain.n:,} held-out rows: difference "
+        f"{gain.difference.value:+.4f} [{gain.difference.low:+.4f}, {gain.difference.high:+.4f}] "
+        f"({gain.difference.level:.0%} interval), p = {gain.p_value:.2g}{sure}."
+    )
+
+
+def _applied(recalibration: Recalibration, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     start = 0
     for part in parts:
-        yield mended.apply(part, start)
+        yield recalibration.apply(part, start)
         start += part.height

@@ -1,25 +1,26 @@
-"""`selfcal compare` and `selfcal tune`: several ways to train on the same splits of a table."""
+"""`selfcal compare` and `selfcal tune`: several candidates on the same splits of a table."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._options import (
+    CORES,
+    Jobs,
+    MaxEpochs,
+    TableOptions,
+    Target,
+    TextOptions,
+    grouped,
+)
 from selfcal.commands._outputs import Force, check_model_folder, results_folder
 from selfcal.commands._shared import (
     AsJson,
-    ClassesAnyway,
-    DropUnlabelled,
-    Encoding,
-    Group,
-    Ragged,
-    Sep,
-    Target,
     columns_text,
     note,
     pairs,
@@ -28,71 +29,47 @@ from selfcal.commands._shared import (
     stem,
     words,
 )
-from selfcal.commands.fit import Decimal, Kinds, MaxEpochs, Missing, NonFinite
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     from selfcal.workflows.comparison import Standing, Task
 
 Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
-Seeds = Annotated[int, typer.Option(min=1, help="How many splits and trainings of each.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Processes to use.")]
-CORES = os.cpu_count() or 1
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
 GRID = {"learning_rate": "0.002,0.005,0.015", "hidden": "64x64,256x256"}
 
 
+@grouped
 def compare(
     data: Data,
     *,
     target: Target,
     methods: Annotated[
-        str, typer.Option(help="Names of methods, separated by commas.")
+        str, typer.Option(help="Methods to compare, separated by commas.")
     ] = "auto,bo4sc,temperature",
     seeds: Seeds = 5,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; finished trials are not run again.")
     ] = None,
-    kind: Kinds = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
-    decimal: Decimal = ".",
-    missing: Missing = None,
-    nonfinite: NonFinite = "error",
-    drop_unlabelled: DropUnlabelled = False,
-    classes_anyway: ClassesAnyway = False,
-    group: Group = None,
+    columns: TableOptions,
+    text: TextOptions,
     max_epochs: MaxEpochs = None,
     jobs: Jobs = CORES,
     as_json: AsJson = False,
 ) -> None:
-    """Train methods on the same splits of a table and compare them, with intervals and the noise of the ECE.
+    """Train methods on the same splits of a table and compare them, with intervals and the ECE expected by chance.
 
     Try:
 
       selfcal compare patients.csv --target diagnosis --methods bo4sc,standard,focal --seeds 10
     """
     from selfcal import recipes
-    from selfcal.workflows.comparison import Candidate, Task, run_trials, standings
+    from selfcal.workflows.comparison import Candidate, run_trials, standings
 
     names = list(dict.fromkeys(words("--methods", methods)))
     for name in names:
         recipes.named(name)
-    task = Task(
-        _file(data),
-        target,
-        reading={"sep": sep, "encoding": encoding, "ragged": ragged},
-        fitting=_fitting(
-            kind,
-            missing,
-            nonfinite,
-            decimal,
-            drop_unlabelled=drop_unlabelled,
-            classes_anyway=classes_anyway,
-            group=group,
-        ),
-        settings={} if max_epochs is None else {"max_epochs": max_epochs},
-    )
+    task = _task(data, target, text, columns, max_epochs)
     folder = Path(f"{stem(data)}-comparison") if out is None else out
     candidates = [Candidate(name, name) for name in names]
     with results_folder(folder):
@@ -103,37 +80,33 @@ def compare(
     _show(standings(rows), folder / "results.json", as_json, seeds)
 
 
+@grouped
 def tune(
     data: Data,
     *,
     target: Target,
-    method: Annotated[str, typer.Option(help="How to train.")] = "bo4sc",
+    method: Annotated[str, typer.Option(help="The training method.")] = "bo4sc",
     over: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="NAME=A,B,C", help="Settings to try; may be repeated. hidden=64x64,256."
+            "--grid",
+            metavar="NAME=A,B,C",
+            help="Values of a setting to try, such as hidden=64x64,256; may be repeated.",
         ),
     ] = None,
     seeds: Seeds = 2,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for model and results; finished trials stay.")
+        Path | None,
+        typer.Option(help="Folder for the model and the results; finished trials are not run again."),
     ] = None,
     force: Force = False,
-    kind: Kinds = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
-    decimal: Decimal = ".",
-    missing: Missing = None,
-    nonfinite: NonFinite = "error",
-    drop_unlabelled: DropUnlabelled = False,
-    classes_anyway: ClassesAnyway = False,
-    group: Group = None,
+    columns: TableOptions,
+    text: TextOptions,
     max_epochs: MaxEpochs = None,
     jobs: Jobs = CORES,
     as_json: AsJson = False,
 ) -> None:
-    """Try settings on a grid, train with the best, and judge the result on rows that had no part in the choice.
+    """Search a grid of settings, train with the best, and evaluate the model on rows held out from the search.
 
     Try:
 
@@ -142,24 +115,13 @@ def tune(
     from selfcal import recipes
     from selfcal.commands.fit import CHECKPOINT, saving, show_model
     from selfcal.tabular.io import read_table
-    from selfcal.workflows.comparison import Task, grid, run_trials, standings
+    from selfcal.workflows.comparison import grid, run_trials, standings
     from selfcal.workflows.table_model import TableModel
 
     recipes.named(method)
     options = {name: _values(name, text) for name, text in (pairs("--grid", over) or GRID).items()}
     folder = Path(f"{stem(data)}-tuned") if out is None else out
-    shared: dict[str, Any] = {} if max_epochs is None else {"max_epochs": max_epochs}
-    fitting = _fitting(
-        kind,
-        missing,
-        nonfinite,
-        decimal,
-        drop_unlabelled=drop_unlabelled,
-        classes_anyway=classes_anyway,
-        group=group,
-    )
-    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged}
-    task = Task(_file(data), target, reading=reading, fitting=fitting, settings=shared, within=0)
+    task = _task(data, target, text, columns, max_epochs, within=0)
     check_model_folder(folder / "model", force=force)
     candidates = grid(options, method)
     with results_folder(folder):
@@ -169,14 +131,14 @@ def tune(
         )
         found = standings(rows)
         best = next(c for c in candidates if c.name == found[0].name)
-        again = "Run the same command again to go on"
+        again = "Run the same command again to continue"
         with saving(folder / "model", force=force, again=again) as (training, _):
-            settings = {"verbose": True, "checkpoint_dir": training / CHECKPOINT, **shared, **best.settings}
-            model = TableModel(best.method, seed=0, **settings)
-            model.fit(read_table(data, **reading), target, **fitting)
+            settings = {"verbose": True, "checkpoint_dir": training / CHECKPOINT, **task.settings}
+            model = TableModel(best.method, seed=0, **{**settings, **best.settings})
+            model.fit(read_table(data, **task.reading), target, **task.fitting)
             model.save(folder / "model")
     if as_json:
-        print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.numbers})
+        print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.report.to_dict()})
         return
     _show(found, folder / "results.json", False, seeds)
     say()
@@ -186,24 +148,28 @@ def tune(
 
 def _file(data: str) -> str:
     if data == "-":
-        raise ConfigError("Several trainings need the data several times; give a file instead of -.")
+        raise ConfigError("The data is read several times; give a file instead of -.")
     return data
 
 
-def _fitting(
-    kind: list[str] | None, missing: list[str] | None, nonfinite: str, decimal: str, **options: Any
-) -> dict[str, Any]:
-    reading = {
-        "kinds": pairs("--kind", kind),
-        "missing": missing or (),
-        "nonfinite": nonfinite,
-        "decimal": decimal,
-    }
-    return {**options, **reading}
+def _task(
+    data: str, target: str, text: TextOptions, columns: TableOptions, max_epochs: int | None, **within: int
+) -> Task:
+    from selfcal.workflows.comparison import Task
+
+    settings = {} if max_epochs is None else {"max_epochs": max_epochs}
+    return Task(
+        _file(data),
+        target,
+        reading=text.reading(),
+        fitting=columns.fitting(),
+        settings=settings,
+        **within,
+    )
 
 
 def _try_reading(task: Task) -> None:
-    """Find out what is wrong with the table once, and not in every trial."""
+    """Report what is wrong with the table once, and not in every trial."""
     from selfcal.tabular.io import read_table
     from selfcal.workflows.table_model import TableModel
 
@@ -246,7 +212,9 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
     if as_json:
         print_json({"results": str(results), "seeds": seeds, "standings": _plain(found)})
         return
-    rows = [("", "log loss", "behind the best", "accuracy", "ECE", "by chance", "seconds")]
+    from selfcal.reporting._names import counted
+
+    rows = [("", "log loss", "vs. best", "accuracy", "ECE", "ECE by chance", "seconds")]
     for one in found:
         ends = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
         numbers = [
@@ -269,8 +237,8 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
             note(f"{one.name} with seed {seed} failed: {reason}")
     say(columns_text(rows))
     say(
-        f"Means over {seeds} splits, on rows kept apart; in brackets, 95 % intervals of the paired differences."
+        f"Means over {counted(seeds, 'split')}, on held-out rows; in brackets, 95% intervals of paired differences."
     )
     if any(one.low <= 0 for one in found[1:]):
-        say("Differences whose interval holds 0 may be chance.")
+        say("A difference whose interval contains 0 is not significant.")
     say(f"Results: {results}")

@@ -44,7 +44,7 @@ def doctor(*, as_json: AsJson = False) -> None:
         width = max(map(len, facts))
         say("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items()))
         say()
-        say("\n".join(f"problem: {problem}" for problem in problems) or "All is well.")
+        say("\n".join(f"problem: {problem}" for problem in problems) or "No problems found.")
     raise typer.Exit(1 if problems else 0)
 
 

@@ -15,20 +15,13 @@ import typer
 
 from selfcal._support.locks import locked
 from selfcal._support.signals import Stopped
+from selfcal.commands._options import MaxEpochs, TableOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_model_folder
 from selfcal.commands._shared import (
     AsJson,
-    ClassesAnyway,
-    DropUnlabelled,
-    Encoding,
-    Group,
-    Ragged,
-    Sep,
-    Target,
     bytes_of,
     half_the_memory,
     note,
-    pairs,
     print_json,
     say,
     schema_text,
@@ -39,75 +32,51 @@ from selfcal.errors import ConfigError, DataError, Interrupted, TrainingError
 if TYPE_CHECKING:
     from selfcal.workflows.table_model import TableModel
 
-Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind", metavar="NAME=KIND", help="What a column holds: number, boolean, category, date or drop."
-    ),
-]
-Missing = Annotated[
-    list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")
-]
-NonFinite = Annotated[str, typer.Option(help="Infinite numbers: error, or impute to treat them as missing.")]
-Decimal = Annotated[str, typer.Option(help="What stands before the decimals of a number.")]
-MaxLevels = Annotated[int, typer.Option(min=2, help="The most categories to keep of one column.")]
-MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Passes over the training rows at most.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")]
-
 CHECKPOINT = "checkpoint"
 """Where in its folder an unfinished training saves itself."""
 
 
+@grouped
 def fit(
     data: Annotated[
         str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
     ],
     *,
     target: Target,
-    method: Annotated[str, typer.Option(help="How to train; see the methods with selfcal doctor.")] = "auto",
+    method: Annotated[str, typer.Option(help="The training method; selfcal doctor lists them.")] = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the model. Default: the file's name and -model.")
+        Path | None, typer.Option(help="Folder for the model. Default: the name of the file with -model.")
     ] = None,
     force: Force = False,
     resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Go on with a training that was interrupted.")
+        bool, typer.Option("--resume", metavar="", help="Resume a training that was interrupted.")
     ] = False,
-    kind: Kinds = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
-    decimal: Decimal = ".",
-    missing: Missing = None,
-    nonfinite: NonFinite = "error",
-    drop_unlabelled: DropUnlabelled = False,
-    classes_anyway: ClassesAnyway = False,
-    group: Group = None,
-    max_levels: MaxLevels = 100,
-    held_out: Annotated[float, typer.Option(help="Fraction of the rows to judge the model by.")] = 0.2,
-    seed: Seed = 0,
+    columns: TableOptions,
+    text: TextOptions,
+    max_levels: Annotated[int, typer.Option(min=2, help="Maximum number of categories of one column.")] = 100,
+    held_out: Annotated[float, typer.Option(help="Fraction of the rows to hold out for evaluation.")] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")] = 0,
     max_epochs: MaxEpochs = None,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds that auto may try kinds of network for. Default: 60.")
+        float | None, typer.Option(help="Seconds for training with method auto. Default: 60.")
     ] = None,
     one_network: Annotated[
         bool,
         typer.Option(
-            "--one-network", metavar="", help="Teach what auto found to one network, which is faster."
+            "--one-network", metavar="", help="Distil the ensemble into one network, which predicts faster."
         ),
     ] = False,
     noisy_labels: Annotated[
         bool,
-        typer.Option("--noisy-labels", metavar="", help="Labels may be wrong: foretell the true ones."),
+        typer.Option("--noisy-labels", metavar="", help="Labels may be wrong: predict the true ones."),
     ] = False,
     memory: Annotated[
         str | None,
-        typer.Option(
-            help="What the table and its numbers may take, such as 4GB. Default: half of the memory."
-        ),
+        typer.Option(help="Memory budget of the training, such as 4GB. Default: half of the memory."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a classifier on a table, judge it on rows kept apart, and write a model folder with its report.
+    """Train a classifier on a table, evaluate it on held-out rows, and write a model folder with a report.
 
     Try:
 
@@ -125,7 +94,6 @@ def fit(
 
     folder = Path(f"{stem(data)}-model") if out is None else out
     named(method)
-    kinds = pairs("--kind", kind)
     budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
     asked = {
         "max_epochs": max_epochs,
@@ -134,15 +102,18 @@ def fit(
         "noisy_labels": noisy_labels or None,
     }
     started = time.perf_counter()
-    with saving(folder, force=force, again="Add --resume to the same command to go on") as (training, saved):
+    with saving(folder, force=force, again="Add --resume to the same command to continue") as (
+        training,
+        saved,
+    ):
         if saved and not resume:
             raise ConfigError(
-                f"A training for {folder} was interrupted. Go on with it by adding --resume, or remove {training} "
-                "to start anew."
+                f"A training for {folder} was interrupted. Add --resume to continue it, or remove {training} "
+                "to start again."
             )
         if resume and not saved:
             note(f"there is nothing to resume for {folder}; training starts from the beginning.")
-        table = read_table(data, sep=sep, encoding=encoding, ragged=ragged, budget=budget)
+        table = read_table(data, **text.reading(), budget=budget)
         model = TableModel(
             method,
             seed=seed,
@@ -156,13 +127,7 @@ def fit(
         model.fit(
             table,
             target,
-            drop_unlabelled=drop_unlabelled,
-            classes_anyway=classes_anyway,
-            group=group,
-            kinds=kinds,
-            missing=missing or (),
-            nonfinite=nonfinite,
-            decimal=decimal,
+            **columns.fitting(),
             before_training=lambda found: _show_found(found, as_json),
         )
         model.save(folder)
@@ -177,7 +142,7 @@ def fit(
             "schema": model.schema.to_dict(),
             "classes": model.classes,
             "notes": model.notes,
-            "report_numbers": model.numbers,
+            "report_numbers": model.report.to_dict(),
         }
     )
 
@@ -221,7 +186,7 @@ def _has_saved(training: Path) -> bool:
 
 
 def _show_found(model: TableModel, as_json: bool) -> None:
-    """Say what was found before training, while there is still time to stop and declare a column."""
+    """Show the columns before training, while there is still time to stop and declare one."""
     if not as_json:
         say(schema_text(model.schema))
         say()
@@ -229,13 +194,15 @@ def _show_found(model: TableModel, as_json: bool) -> None:
 
 
 def show_model(model: TableModel, folder: Path) -> None:
-    """Say how a model did on rows kept apart, and where it is."""
+    """Say how a model did on held-out rows, and where it is."""
     from selfcal.commands._scores import scores_text, verdict_text
+    from selfcal.reporting._names import counted
 
-    judged = model.numbers["methods"][0]
+    judged = model.report.methods[0]
     say(verdict_text(judged))
-    say(f"Judged on {model.numbers['rows']:,} rows kept apart, {len(model.classes)} classes:")
-    say(scores_text(judged, model.numbers["level"]))
+    classes = counted(len(model.classes), "class", "classes")
+    say(f"Evaluated on {counted(model.report.rows, 'held-out row')}, {classes}:")
+    say(scores_text(judged, model.report.level))
     say()
     say(f"Model:  {folder}")
     say(f"Report: {folder / 'report.html'}")

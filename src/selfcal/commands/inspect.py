@@ -30,7 +30,8 @@ def inspect(
     from selfcal.commands._scores import scores_text, verdict_text
     from selfcal.models.spec import summary_of
     from selfcal.storage.files import read
-    from selfcal.workflows.table_model import TableModel, tried
+    from selfcal.workflows.table_model import TableModel
+    from selfcal.workflows.table_report import tried
 
     loaded = TableModel.load(model)
     description, _ = read(model)
@@ -41,7 +42,7 @@ def inspect(
                 "description": description,
                 "schema": loaded.schema.to_dict(),
                 "notes": loaded.notes,
-                "report_numbers": loaded.numbers,
+                "report_numbers": loaded.report.to_dict(),
             }
         )
         return
@@ -65,10 +66,10 @@ def inspect(
     say()
     say(schema_text(loaded.schema, len(loaded.schema.columns) if all_columns else 40))
     say()
-    judged = loaded.numbers["methods"][0]
+    judged = loaded.report.methods[0]
     say(verdict_text(judged))
-    say(f"Judged on {loaded.numbers['rows']:,} rows kept apart:")
-    say(scores_text(judged, loaded.numbers["level"]))
+    say(f"Evaluated on {loaded.report.rows:,} held-out rows:")
+    say(scores_text(judged, loaded.report.level))
     if loaded.notes:
         say()
         say("\n".join(f"note: {text}" for text in loaded.notes))

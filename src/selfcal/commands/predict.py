@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._options import TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
-from selfcal.commands._shared import AsJson, Encoding, Ragged, Sep, note, print_json, read_showing, say, words
-from selfcal.errors import ConfigError, DataError
+from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
+from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +26,7 @@ ROWS, NUMBERS = 65_536, 2**24
 """The most rows, and numbers, that are in memory at a time."""
 
 
+@grouped
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     data: Annotated[
@@ -34,11 +36,14 @@ def predict(
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
     force: Force = False,
     max_risk: Annotated[
-        float | None, typer.Option(help="Abstain so often that at most this share of the answers is wrong.")
+        float | None,
+        typer.Option(
+            help="Abstain so that at most this fraction of the remaining predictions is wrong, e.g. 0.05."
+        ),
     ] = None,
     keep: Annotated[
         str | None,
-        typer.Option(help="Columns of the data to copy, separated by commas. The target always is."),
+        typer.Option(help="Columns of the data to copy, separated by commas. The target is always copied."),
     ] = None,
     excel_safe: Annotated[
         bool,
@@ -46,14 +51,12 @@ def predict(
             "--excel-safe", metavar="", help="Put ' before text that a spreadsheet would run as a formula."
         ),
     ] = False,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
+    text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, a column says for which rows the model had better not be asked.
+    With --max-risk, a column says for which rows the model abstains.
 
     Try:
 
@@ -61,12 +64,15 @@ def predict(
 
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
     """
+    from selfcal.reporting._names import counted
     from selfcal.tabular.io import write_batches
     from selfcal.tabular.io.writing import separator_of
     from selfcal.workflows.table_model import TableModel
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - both want standard output; give --out a file.")
+    if max_risk is not None and not 0 < max_risk < 1:
+        raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
     separator_of(out)
     check_file("--out", out, inputs=[data], force=force)
     loaded = TableModel.load(model)
@@ -75,9 +81,10 @@ def predict(
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
     alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
-    reading: dict[str, Any] = {"sep": sep, "encoding": encoding, "ragged": ragged, "allow_empty": True}
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, **reading)
+    showing = read_showing(
+        "Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **text.reading()
+    )
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
@@ -91,8 +98,8 @@ def predict(
     if as_json:
         print_json(result)
     elif out != "-":
-        withheld = f", {answering.abstained:,} of them abstain" if max_risk is not None else ""
-        say(f"{rows:,} rows{withheld}: {out}")
+        withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
+        say(f"{counted(rows, 'row')}{withheld}: {out}")
 
 
 @contextmanager
@@ -119,16 +126,12 @@ class _Answering:
         self.extra: tuple[str, ...] = ()
 
     def answers(self, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        from selfcal.workflows.layout import rows_counted_from
+
         start = 0
         for part in parts:
-            try:
+            with rows_counted_from(start):
                 said = self.model.predict(part)
-            except DataError as error:
-                if start == 0:
-                    raise
-                raise DataError(
-                    f"{error} Rows are counted from row {start + 1:,} of the table here."
-                ) from error
             self.unseen.update(said.unseen)
             self.extra = said.extra
             yield self._columns(part, said)

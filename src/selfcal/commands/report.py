@@ -7,56 +7,45 @@ from typing import Annotated
 
 import typer
 
+from selfcal.commands._options import DropUnlabelled, ProbPrefix, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page
-from selfcal.commands._shared import (
-    AsJson,
-    DropUnlabelled,
-    Encoding,
-    Ragged,
-    Sep,
-    Target,
-    print_json,
-    say,
-    stem,
-)
-from selfcal.commands.evaluate import ProbPrefix
+from selfcal.commands._shared import AsJson, print_json, say, stem
 from selfcal.errors import ConfigError
 
 
+@grouped
 def report(
     predictions: Annotated[
-        list[str], typer.Argument(help="Files with predictions on the same rows, and the truth.")
+        list[str], typer.Argument(help="Files with predictions on the same rows, and the true classes.")
     ],
     *,
     target: Target,
-    out: Annotated[Path, typer.Option(help="Where to write the page; ends in .html.")],
+    out: Annotated[Path, typer.Option(help="The file of the page, which ends in .html.")],
     force: Force = False,
     title: Annotated[
         str, typer.Option(help="The heading of the page.")
     ] = "How far can these predictions be trusted?",
     prob_prefix: ProbPrefix = None,
     drop_unlabelled: DropUnlabelled = False,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    ragged: Ragged = False,
+    text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Write one HTML page, and its numbers beside it, about predictions of one or more models on the same rows.
+    """Write one HTML page, with its numbers as JSON, about predictions of one or more models on the same rows.
 
     Try:
 
       selfcal report ours.csv theirs.csv --target diagnosis --out report.html
     """
     from selfcal.commands._scores import verdict_text
-    from selfcal.reporting import report as write_report
-    from selfcal.reporting import summarise
+    from selfcal.reporting.page import write_page
+    from selfcal.reporting.summarise import summarise
     from selfcal.tabular.io import read_batches
     from selfcal.workflows.evaluation import judge_parts
 
     check_page("--out", out, inputs=predictions, force=force)
     judged, classes = {}, None
     for source in predictions:
-        parts = read_batches(source, sep=sep, encoding=encoding, ragged=ragged)
+        parts = read_batches(source, **text.reading())
         judge = judge_parts(parts, target, prefix=prob_prefix, drop_unlabelled=drop_unlabelled)
         if judge.predictions is None:
             raise ConfigError(
@@ -67,11 +56,11 @@ def report(
         classes = judge.names
         name = stem(source)
         judged[source if name in judged else name] = judge.predictions
-    page = write_report(judged, out, title=title, classes=classes)
-    numbers = summarise(judged, classes=classes)
+    reported = summarise(judged, title=title, classes=classes)
+    page = write_page(reported, out)
     if as_json:
-        print_json({"report": str(page), **numbers})
+        print_json({"report": str(page), **reported.to_dict()})
         return
-    for method in numbers["methods"]:
-        say(f"{method['name']}: {verdict_text(method).removeprefix('Verdict: ')}")
+    for method in reported.methods:
+        say(f"{method.name}: {verdict_text(method).removeprefix('Verdict: ')}")
     say(f"Report: {page}")

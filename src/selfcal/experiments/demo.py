@@ -37,8 +37,8 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
     judged["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)
     plane = Picture(
         "Confidence over the plane",
-        "The colour is the confidence at each point, the dots are the test rows by class. An honest model is "
-        "unsure in a band as broad as the overlap of the classes.",
+        "The colour is the confidence at each point, the dots are the test rows by class. A calibrated model "
+        "has low confidence in a band as broad as the overlap of the classes.",
         plots.confidence_figure({name: clf.confidence for name, clf in models.items()}, *parts.test),
     )
     page = report(
@@ -46,7 +46,7 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         Path(out) / "report.html",
         title="Four ways to train one network",
         subtitle="Blobs 1.7: five overlapping classes in the plane; 700 training rows, 300 validation rows, "
-        f"judged on {len(parts.test.y):,} test rows. The oracle is the true posterior: nobody can do better.",
+        f"evaluated on {len(parts.test.y):,} test rows. The oracle is the true posterior: the best possible.",
         row_names=[f"test row {i}" for i in range(len(parts.test.y))],
         settings={"data set": DATASET, "seed of data and training": seed},
         pictures=[plane],

@@ -47,7 +47,7 @@ class Comparison:
     def __str__(self) -> str:
         verdict = "the first is lower" if self.difference.value < 0 else "the first is higher"
         if 0 in self.difference:
-            verdict = "no difference that noise could not make"
+            verdict = "no significant difference"
         return (
             f"{self.metric} on {self.n:,} rows: {self.a:.4f} and {self.b:.4f}, difference "
             f"{self.difference.value:+.4f} [{self.difference.low:+.4f}, {self.difference.high:+.4f}] "

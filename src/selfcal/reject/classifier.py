@@ -1,4 +1,4 @@
-"""A fitted classifier that declines where it is not sure enough."""
+"""A fitted classifier that abstains where its confidence is too low."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class SelectiveClassifier(BaseEstimator):
 
     Exactly one of four aims is given:
 
-    - `max_risk`: as many answers as possible, with at most this share of them wrong. See
+    - `max_risk`: as many answers as possible, with at most this fraction of them wrong. See
       `selfcal.reject.threshold_for_risk` for why this holds.
-    - `min_coverage`: at least this share of the rows answered, those of the highest confidence.
+    - `min_coverage`: at least this fraction of the rows answered, those of the highest confidence.
     - `costs`: the class of least expected cost, or none if that costs more than no answer (Chow's rule). As good as
       the probabilities are, so calibrate them first.
     - `window`: for two classes, no answer where the probability of the second lies between two numbers.
@@ -55,14 +55,14 @@ class SelectiveClassifier(BaseEstimator):
 
     Args:
         estimator: A fitted classifier with `predict_proba`. Its `predict` and `confidence` are used if it has them;
-            otherwise the largest probability says what to answer and how sure it is.
-        max_risk: The largest share of wrong answers among those given, in (0, 1).
-        min_coverage: The smallest share of the rows to answer, in (0, 1].
+            otherwise the largest probability gives the class and the confidence.
+        max_risk: The largest fraction of wrong answers among those given, in (0, 1).
+        min_coverage: The smallest fraction of the rows to answer, in (0, 1].
         costs: What a wrong answer and no answer cost.
         window: Where to decline, on the probability of the second class: low < P < high.
         confidence_level: The probability with which the promise is kept.
-        per_class: With `max_risk`, one threshold for each class, so that for every class at once at most that share
-            of the answers naming it are wrong; each class has an equal share of `1 - confidence_level`.
+        per_class: With `max_risk`, one threshold for each class, so that for every class at once at most that
+            fraction of the answers naming it are wrong; each class has an equal part of `1 - confidence_level`.
 
     Attributes:
         threshold_: Rows with at least this confidence are answered (infinity: none); one number per class if
@@ -79,9 +79,8 @@ class SelectiveClassifier(BaseEstimator):
         >>> careful.predict(X[3000:3004])
         array([ABSTAIN, ABSTAIN, 2, 0], dtype=object)
         >>> print(careful.guarantee_)
-        With probability at least 95 %, at most 5 % of the answers given are wrong. Answers go to rows with a
-        confidence of at least 0.8544. Of 2000 calibration rows 1356 (67.8 %) were answered, 54 of them (3.98 %)
-        wrongly.
+        With probability at least 95%, at most 5% of the answers given are wrong. Rows with a confidence of at least
+        0.8544 are answered. Of 2,000 calibration rows, 1,356 (67.8%) were answered, 54 of them (3.98%) wrongly.
 
     Reference: Chow, On Optimum Recognition Error and Reject Tradeoff, IEEE Trans. Inf. Theory 16 (1970); Geifman,
     El-Yaniv, Selective Classification for Deep Neural Networks, NeurIPS 2017.

@@ -15,12 +15,22 @@ from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError
 from selfcal.metrics.intervals import mean_interval
-from selfcal.reject.thresholds import risk_bound, rows_needed, threshold_for_coverage, threshold_for_risk
+from selfcal.reject.thresholds import (
+    known_risk,
+    risk_bound,
+    rows_needed,
+    threshold_for_coverage,
+    threshold_for_risk,
+)
 
 Bool = NDArray[np.bool_]
 Threshold = float | Float | tuple[float, float]
 SHOWN = 5
 """How many classes a sentence lists before it says "and more"."""
+
+TOO_MANY_WRONG = (
+    "Too many of the answers with the highest confidence are wrong, or there are too few rows to tell."
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +102,7 @@ class Costs:
 
 
 class Answers:
-    """What a fitted classifier says about some rows; each part is computed once, when it is first needed."""
+    """Predictions of a fitted classifier for some rows; each part is computed once, when it is first needed."""
 
     def __init__(self, estimator: Any, X: Any) -> None:
         self.estimator, self.X = estimator, X
@@ -123,6 +133,41 @@ class Answers:
         return self.probs[np.arange(len(self.chosen)), self.chosen]
 
 
+def risk_guarantee(
+    confidence: ArrayLike, wrong: ArrayLike, *, max_risk: float, level: float = 0.95
+) -> tuple[float, Guarantee]:
+    """Choose a threshold from predictions on rows the model was not fitted on.
+
+    Args:
+        confidence: The confidence of each prediction, in [0, 1].
+        wrong: Whether each prediction was wrong.
+        max_risk: The largest fraction of wrong answers among those given, in (0, 1).
+        level: The probability, over such sets of rows, with which the guarantee holds.
+
+    Returns:
+        The threshold, as `threshold_for_risk` finds it, and the guarantee.
+
+    >>> confidence = np.linspace(0.99, 0.5, 1000)
+    >>> threshold, guarantee = risk_guarantee(confidence, confidence < 0.6, max_risk=0.05)
+    >>> round(threshold, 3), guarantee.accepted, guarantee.errors
+    (0.585, 826, 30)
+    """
+    known_risk(max_risk)
+    c, is_wrong = checks.unit_interval(confidence), np.asarray(wrong, dtype=bool)
+    threshold = threshold_for_risk(is_wrong, c, max_risk=max_risk, level=level)
+    seen, holds = _seen(is_wrong, c >= threshold), math.isfinite(threshold)
+    if holds:
+        text = (
+            f"With probability at least {_percent(level)}, at most {_percent(max_risk)} of the answers given are "
+            f"wrong. {_who(threshold)} {_in_words(seen)}"
+        )
+    else:
+        needed = rows_needed(max_risk, level)
+        too_few = f"That takes at least {needed:,} rows, none of them wrong; there are {len(c):,}."
+        text = _refusal(max_risk, level, TOO_MANY_WRONG if len(c) >= needed else too_few)
+    return threshold, Guarantee("max_risk", holds, max_risk, level, *seen, text)
+
+
 class Rule(ABC):
     """An aim: chooses a threshold on calibration rows, and answers or declines by it."""
 
@@ -137,7 +182,7 @@ class Rule(ABC):
 
 @dataclass(frozen=True)
 class MaxRisk(Rule):
-    """Answer as often as possible with at most this share of wrong answers, overall or for each class named."""
+    """Answer as often as possible with at most this fraction of wrong answers, overall or for each class."""
 
     max_risk: float
     per_class: bool = False
@@ -145,34 +190,27 @@ class MaxRisk(Rule):
     def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
         wrong, confidence, chosen = answers.chosen != y, answers.confidence, answers.chosen
         if not self.per_class:
-            threshold: Any = threshold_for_risk(wrong, confidence, max_risk=self.max_risk, level=level)
-        else:
-            share = 1 - (1 - level) / len(answers.classes)
-            threshold = np.full(len(answers.classes), np.inf)
-            for code in np.unique(chosen):
-                of_class = chosen == code
-                threshold[code] = threshold_for_risk(
-                    wrong[of_class], confidence[of_class], max_risk=self.max_risk, level=share
-                )
-        _, accepted = self.decide(answers, threshold)
+            return risk_guarantee(confidence, wrong, max_risk=self.max_risk, level=level)
+        level_of_each = 1 - (1 - level) / len(answers.classes)
+        threshold = np.full(len(answers.classes), np.inf)
+        for code in np.unique(chosen):
+            of_class = chosen == code
+            threshold[code] = threshold_for_risk(
+                wrong[of_class], confidence[of_class], max_risk=self.max_risk, level=level_of_each
+            )
         holds = bool(np.isfinite(threshold).any())
-        seen = _seen(wrong, accepted)
+        seen = _seen(wrong, self.decide(answers, threshold)[1])
         if holds:
-            text = self._promise(answers, threshold, level) + f" {_in_words(seen)}"
+            text = f"{self._promise(answers, threshold, level)} {_in_words(seen)}"
         else:
-            text = self._refusal(len(y), level)
+            text = _refusal(self.max_risk, level, TOO_MANY_WRONG)
         return threshold, Guarantee("max_risk", holds, self.max_risk, level, *seen, text)
 
     def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
         limit = np.asarray(threshold)[answers.chosen] if self.per_class else threshold
         return answers.chosen, answers.confidence >= limit
 
-    def _promise(self, answers: Answers, threshold: Any, level: float) -> str:
-        if not self.per_class:
-            return (
-                f"With probability at least {_percent(level)}, at most {_percent(self.max_risk)} of the answers "
-                f"given are wrong. {_who(threshold)}"
-            )
+    def _promise(self, answers: Answers, threshold: Float, level: float) -> str:
         never = answers.classes[np.isinf(threshold)]
         silent = f" Too little is known to ever answer {_listed(never)}." if len(never) else ""
         return (
@@ -180,21 +218,10 @@ class MaxRisk(Rule):
             f"{_percent(self.max_risk)} of the answers that name the class are wrong.{silent}"
         )
 
-    def _refusal(self, n: int, level: float) -> str:
-        needed = rows_needed(self.max_risk, level)
-        reason = f"That takes at least {needed} rows, none of them wrong; there are {n}."
-        if n >= needed or self.per_class:
-            reason = "Too many of the answers it is surest of are wrong, or there are too few rows to tell."
-        return (
-            f"No threshold can promise, with probability {_percent(level)}, that at most {_percent(self.max_risk)} "
-            f"of the answers are wrong; so no row is answered. {reason} Ask for a higher max_risk or a lower "
-            "confidence_level, or bring more calibration rows."
-        )
-
 
 @dataclass(frozen=True)
 class MinCoverage(Rule):
-    """Answer at least this share of the rows, those with the highest confidence."""
+    """Answer at least this fraction of the rows, those with the highest confidence."""
 
     min_coverage: float
 
@@ -266,7 +293,7 @@ def rule_for(
     if checks.boolean("per_class", per_class) and max_risk is None:
         raise ConfigError(f"per_class=True goes with max_risk; got {given[0]}. Leave per_class out.")
     if max_risk is not None:
-        rows_needed(max_risk)
+        known_risk(max_risk)
         return MaxRisk(max_risk, bool(per_class))
     if min_coverage is not None:
         checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
@@ -281,6 +308,14 @@ def rule_for(
     if low >= high:
         raise ConfigError(f"window must run from a smaller to a larger number; got {window!r}. Swap them.")
     return Window(low, high)
+
+
+def _refusal(max_risk: float, level: float, reason: str) -> str:
+    return (
+        f"No threshold can promise, with probability {_percent(level)}, that at most {_percent(max_risk)} of the "
+        f"answers are wrong; so no row is answered. {reason} Ask for a higher max_risk or a lower "
+        "confidence_level, or bring more calibration rows."
+    )
 
 
 def _seen(wrong: Bool, accepted: Bool) -> tuple[int, int, int]:
@@ -304,18 +339,18 @@ def _measured(
 
 
 def _who(threshold: float) -> str:
-    sure = f"Answers go to rows with a confidence of at least {threshold:.4f}."
-    return sure if threshold > 0 else "Every row is answered."
+    some = f"Rows with a confidence of at least {threshold:.4f} are answered."
+    return some if threshold > 0 else "Every row is answered."
 
 
 def _in_words(seen: tuple[int, int, int]) -> str:
     n, answered, errors = seen
-    wrong = f", {errors} of them ({_percent(errors / answered, 3)}) wrongly" if answered else ""
-    return f"Of {n} calibration rows {answered} ({_percent(answered / n, 3)}) were answered{wrong}."
+    wrong = f", {errors:,} of them ({_percent(errors / answered, 3)}) wrongly" if answered else ""
+    return f"Of {n:,} calibration rows, {answered:,} ({_percent(answered / n, 3)}) were answered{wrong}."
 
 
-def _percent(share: float, digits: int = 6) -> str:
-    return f"{100 * share:.{digits}g} %"
+def _percent(fraction: float, digits: int = 6) -> str:
+    return f"{100 * fraction:.{digits}g}%"
 
 
 def _listed(classes: NDArray[Any]) -> str:

@@ -16,6 +16,7 @@ from scipy.special import bdtr, bdtrc, betaincinv
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
+from selfcal.errors import ConfigError
 from selfcal.metrics.intervals import known_level
 
 MOST_STARTS = 4
@@ -34,13 +35,14 @@ def threshold_for_risk(
     order, rests on the confidences alone; with ties, those that accept the same rows are one.
 
     The strictest candidates accept few rows, and one error among them would end everything. So up to four starts,
-    at even ratios of k, share the error probability, and what is left when a start reaches the next is handed on to
-    it (the fallback procedure). If all goes well nothing is lost; bad luck among the surest rows costs one share.
+    at even ratios of k, divide the error probability among them, and what is left when a start reaches the next is
+    handed on to it (the fallback procedure). If all goes well nothing is lost; bad luck among the surest rows costs
+    one part.
 
     Args:
         wrong: Whether each prediction was wrong, on rows the model was not fitted on.
         confidence: The confidence of each prediction, in [0, 1].
-        max_risk: The largest share of wrong answers among those given, in (0, 1).
+        max_risk: The largest fraction of wrong answers among those given, in (0, 1).
         level: The probability, over such sets of rows, with which the promise is kept.
 
     Returns:
@@ -59,7 +61,7 @@ def threshold_for_risk(
     """
     c, is_wrong = checks.unit_interval(confidence), checks.label_codes(wrong, 2, name="wrong")
     n = checks.same_length(wrong=is_wrong, confidence=c)
-    starts, share = _starts(n, max_risk, level)
+    starts, part = _starts(n, max_risk, level)
     if starts[0] > n:
         return math.inf
     order = np.argsort(-c)
@@ -70,7 +72,7 @@ def threshold_for_risk(
     too_few = accepted < starts[0]  # ties: these cannot pass whatever the labels are, and are passed over
     laxest, budget = -1, 0.0
     for start, end in pairwise([*(starts - starts[0]), len(limits)]):
-        budget += share
+        budget += part
         failed = np.flatnonzero((p_values[start:end] > budget) & ~too_few[start:end])
         last = (start + failed[0] if len(failed) else end) - 1
         if last >= start and not too_few[last]:
@@ -83,21 +85,21 @@ def threshold_for_risk(
 
 
 def threshold_for_coverage(confidence: ArrayLike, *, min_coverage: float, level: float = 0.95) -> float:
-    """The strictest confidence that accepts a share of at least `min_coverage`, with probability at least `level`.
+    """The strictest confidence that accepts a fraction of at least `min_coverage`, with probability at least `level`.
 
     The coverage of the k-th largest confidence is at least a Beta(k, n - k + 1) variable, so that k is the smallest
     number with `P(Bin(n, min_coverage) >= k) <= 1 - level`.
 
     Args:
         confidence: The confidence of each prediction, in [0, 1].
-        min_coverage: The smallest share of new rows to accept, in (0, 1].
+        min_coverage: The smallest fraction of new rows to accept, in (0, 1].
         level: The probability, over such sets of rows, with which the promise is kept.
 
     Returns:
         The threshold: rows with at least this confidence are accepted. 0 accepts all.
 
     >>> confidence = np.linspace(0.99, 0.5, 1000)
-    >>> round(threshold_for_coverage(confidence, min_coverage=0.8), 3)  # 0.598 would be that of 80 % of these rows
+    >>> round(threshold_for_coverage(confidence, min_coverage=0.8), 3)  # 0.598 would be that of 80% of these rows
     0.587
 
     Reference: Wilks, Determination of Sample Sizes for Setting Tolerance Limits, Ann. Math. Stat. 12 (1941).
@@ -114,7 +116,7 @@ def rows_needed(max_risk: float, level: float = 0.95) -> int:
     """The fewest rows, all of them right, that show a risk of at most `max_risk`: `ln(1 - level) / ln(1 - max_risk)`.
 
     Args:
-        max_risk: The largest share of wrong answers among those given, in (0, 1).
+        max_risk: The largest fraction of wrong answers among those given, in (0, 1).
         level: The probability with which the promise is kept.
 
     Returns:
@@ -124,8 +126,16 @@ def rows_needed(max_risk: float, level: float = 0.95) -> int:
     (59, 299, 2995)
     """
     known_level(level)
-    checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
+    known_risk(max_risk)
     return max(1, math.ceil(math.log(1 - level) / math.log1p(-max_risk)))
+
+
+def known_risk(max_risk: float) -> float:
+    """Return `max_risk` if it lies between 0 and 1, far enough from both to count with."""
+    try:
+        return checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
+    except ConfigError:
+        raise ConfigError(f"max_risk must be between 0 and 1, for example 0.05; got {max_risk!r}.") from None
 
 
 def risk_bound(errors: int, accepted: int, level: float = 0.95) -> float:
@@ -147,14 +157,14 @@ def risk_bound(errors: int, accepted: int, level: float = 0.95) -> float:
 
 
 def _starts(n: int, max_risk: float, level: float) -> tuple[Int, float]:
-    """Return the ranks at which a chain of tests starts, and the share of the error probability each has.
+    """Return the ranks at which a chain of tests starts, and the part of the error probability each has.
 
-    A start is worth its share only if the next lies well beyond it: at twice the rank or more.
+    A start is worth its part only if the next lies well beyond it: at twice the rank or more.
     """
     for count in range(MOST_STARTS, 0, -1):
-        share = (1 - level) / count
-        first = rows_needed(max_risk, 1 - share)
+        part = (1 - level) / count
+        first = rows_needed(max_risk, 1 - part)
         if count == 1 or first * 2**count <= n:
             break
     ranks: Float = np.geomspace(first, max(n, first), count + 1)[:-1]
-    return ranks.round().astype(np.int64), share
+    return ranks.round().astype(np.int64), part

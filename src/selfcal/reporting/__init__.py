@@ -1,6 +1,7 @@
-"""One self-contained HTML page that says how far predictions can be trusted, and the same as JSON and Markdown."""
+"""Reports on predictions: one self-contained HTML page, and the same as JSON and Markdown."""
 
+from selfcal.reporting.content import Report
 from selfcal.reporting.page import Picture, report
 from selfcal.reporting.summarise import summarise
 
-__all__ = ["Picture", "report", "summarise"]
+__all__ = ["Picture", "Report", "report", "summarise"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from selfcal import metrics
 from selfcal._support.checks import Float, Int
+from selfcal.reporting.content import RejectCurve
 from selfcal.reporting.predictions import Predictions
 
 FULL_MATRIX_CLASSES = 10
@@ -18,7 +17,7 @@ NUMBERS = 250_000
 
 
 def thresholds(confidence: Float, steps: int) -> Float:
-    """Thresholds that serve both readers: round ones, and ones that each take away the same share of the rows.
+    """Thresholds for the slider: round ones, and ones that each reject the same fraction of the rows.
 
     The second kind is rounded to three digits of 1 - t, so that what is shown is what is used.
 
@@ -27,8 +26,8 @@ def thresholds(confidence: Float, steps: int) -> Float:
     """
     round_ones = np.arange(101) / 100 if steps >= 200 else np.arange(21) / 20
     n_even = steps - len(round_ones)
-    share = np.arange(1, n_even) / n_even
-    doubt = 1 - np.quantile(confidence, share, method="inverted_cdf")
+    fractions = np.arange(1, n_even) / n_even
+    doubt = 1 - np.quantile(confidence, fractions, method="inverted_cdf")
     digits = 2 - np.floor(np.log10(np.clip(doubt, 1e-9, None))).astype(int)
     even_ones = [round(1 - round(d, n), n) for d, n in zip(doubt.tolist(), digits.tolist(), strict=True)]
     grid = np.unique(np.concatenate([round_ones, even_ones]))
@@ -36,18 +35,18 @@ def thresholds(confidence: Float, steps: int) -> Float:
     return np.concatenate([[0.0], grid[max(useful, 0) + 1 :]])
 
 
-def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) -> dict[str, Any]:
+def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) -> RejectCurve:
     """Accepted rows, mistakes among them and their confusion, at each threshold; rows at it are accepted.
 
     Args:
         judged: The predictions.
         level: The level of the intervals of the risk.
         cells: How many lists of confusion counts a method may need.
-        n_methods: How many methods share the page.
+        n_methods: How many methods the page shows.
 
     Returns:
-        Counts of what each threshold accepts, and for each cell (true, answered) how many of its rows the step to
-        the next threshold loses; also the areas under the whole curve, and what can be answered at some risks.
+        The counts, and for each cell (true, predicted) how many of its rows the step to the next threshold loses;
+        also the areas under the whole curve, and the coverage at some risks.
     """
     steps = int(np.clip(NUMBERS // (cells * n_methods), 40, 200))
     grid = thresholds(judged.confidence, steps)
@@ -59,26 +58,26 @@ def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) ->
     if start == len(grid) or accepted[start] < 0.1 * len(place):
         start = int(np.flatnonzero(accepted >= 0.8 * len(place))[-1])
     curve = metrics.confidence_risk_coverage_curve(judged.correct, judged.confidence)
-    return {
-        "aurc": curve.aurc,
-        "excess_aurc": curve.excess_aurc,
-        "answered_at_risk": [[risk, curve.coverage_at_risk(risk)] for risk in RISKS],
-        "thresholds": grid.tolist(),
-        "accepted": accepted.tolist(),
-        "errors": errors.tolist(),
-        "risk_low": low.tolist(),
-        "risk_high": high.tolist(),
-        "start": start,
-        "cells": _cells(judged, place, len(grid)),
-    }
+    return RejectCurve(
+        aurc=curve.aurc,
+        excess_aurc=curve.excess_aurc,
+        answered_at_risk=tuple((risk, curve.coverage_at_risk(risk)) for risk in RISKS),
+        thresholds=tuple(grid.tolist()),
+        accepted=tuple(accepted.tolist()),
+        errors=tuple(errors.tolist()),
+        risk_low=tuple(low.tolist()),
+        risk_high=tuple(high.tolist()),
+        start=start,
+        cells=tuple(_cells(judged, place, len(grid))),
+    )
 
 
 def _at_or_above(place: Int, length: int) -> Int:
     return np.bincount(place, minlength=length)[::-1].cumsum()[::-1]
 
 
-def _cells(judged: Predictions, place: Int, length: int) -> list[list[Any]]:
-    """`[true, answered, counts]` of every cell of a small matrix, or of the mistakes that lead at some threshold."""
+def _cells(judged: Predictions, place: Int, length: int) -> list[tuple[int, int, tuple[int, ...]]]:
+    """`(true, predicted, counts)` of every cell of a small matrix, or of the mistakes that lead at some threshold."""
     k = judged.probs.shape[1]
     rows = np.flatnonzero(np.ones(len(place)) if k <= FULL_MATRIX_CLASSES else ~judged.correct)
     code, cell = np.unique(judged.y[rows] * k + judged.chosen[rows], return_inverse=True)
@@ -88,7 +87,7 @@ def _cells(judged: Predictions, place: Int, length: int) -> list[list[Any]]:
     column = np.searchsorted(kept, cell[listed])
     counts = np.bincount(column * length + step[listed], minlength=len(kept) * length)
     return [
-        [*divmod(int(code[index]), k), of_cell.tolist()]
+        (*divmod(int(code[index]), k), tuple(of_cell.tolist()))
         for index, of_cell in zip(kept, counts.reshape(-1, length), strict=True)
     ]
 

@@ -39,6 +39,15 @@ def shown_apart(names: list[object]) -> list[str]:
     return list(lines)
 
 
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """A number of things.
+
+    >>> counted(1, "network"), counted(1077, "row"), counted(2, "class", "classes")
+    ('1 network', '1,077 rows', '2 classes')
+    """
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
 def in_markdown(text: str) -> str:
     r"""Text that Markdown shows as it is.
 

@@ -1,4 +1,4 @@
-"""What confidences are worth, in words, and where they are worth less than they say."""
+"""Whether confidences are calibrated, in a sentence, and where they are not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from selfcal import metrics
 from selfcal._support.binning import Bins, Chunk, bins_from_sums, chunk_sums
 from selfcal._support.checks import Float, Int
+from selfcal.reporting.content import ClassGroup, ClassGroups, Judgement, RangeGroup, Verdict
 from selfcal.reporting.predictions import Predictions
 
 ENOUGH_ROWS = 30
@@ -18,7 +19,7 @@ CLASSES_LISTED = 25
 RANGES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0])
 """Ranges of confidence, finer near certainty, where most claims are made and most harm is done."""
 
-JUDGEMENTS = {
+JUDGEMENTS: dict[Judgement, str] = {
     "honest": "no sign of miscalibration",
     "over": "over-confident",
     "under": "under-confident",
@@ -27,7 +28,7 @@ JUDGEMENTS = {
 
 
 def claim_tests(judged: Predictions, *, n_bins: int, n_resamples: int, seed: int) -> dict[str, float]:
-    """p-values of the confidences being honest: by the binned error, and by the largest deficit in any range."""
+    """p-values of calibration: by the binned error, and by the largest deficit in any range."""
     claim = np.column_stack([1 - judged.confidence, judged.confidence])
     right = judged.correct.astype(np.int64)
     binned = metrics.consistency_test(
@@ -39,8 +40,8 @@ def claim_tests(judged: Predictions, *, n_bins: int, n_resamples: int, seed: int
     }
 
 
-def judge(bins: Bins, tests: dict[str, float], level: float) -> str:
-    """One of `JUDGEMENTS`; an honest model is called otherwise at most as often as 1 - level.
+def judge(bins: Bins, tests: dict[str, float], level: float) -> Judgement:
+    """One of `JUDGEMENTS`; a calibrated model is called otherwise with probability at most 1 - level.
 
     Whether it is over- or under-confident is read from the gaps beyond the intervals of their bins, if there are any.
     """
@@ -56,53 +57,53 @@ def judge(bins: Bins, tests: dict[str, float], level: float) -> str:
     return "over" if over > under else "under"
 
 
-def verdict(judged: Predictions, *, level: float = 0.95) -> dict[str, Any]:
-    """How often the model is right when it says 90 %, or at the nearest claim it makes often enough.
+def verdict(judged: Predictions, *, level: float = 0.95) -> Verdict:
+    """How often the model is right where its confidence is about 90%, or at a confidence it has often enough.
 
     Example:
         >>> sure = np.tile([0.92, 0.08], (200, 1))
         >>> found = verdict(Predictions.from_probabilities(np.arange(200) % 2, sure))
-        >>> found["text"]
-        'When it says about 90 %, it is right 43-57 % of the time.'
-        >>> found["rows"], round(found["claimed"], 2)
+        >>> found.text
+        'When its confidence is about 90%, it is right 43-57% of the time.'
+        >>> found.rows, round(found.claimed, 2)
         (200, 0.92)
     """
     c = judged.confidence
-    everything = f"Over all rows, where it says {100 * c.mean():.0f} % on average"
+    everything = f"Over all rows, with a mean confidence of {100 * c.mean():.0f}%"
     candidates = {
-        "When it says about 90 %": (c >= 0.85) & (c < 0.95),
-        "When it says 95 % or more": c >= 0.95,
+        "When its confidence is about 90%": (c >= 0.85) & (c < 0.95),
+        "When its confidence is 95% or more": c >= 0.95,
     }
     enough = [name for name, chosen in candidates.items() if np.count_nonzero(chosen) >= ENOUGH_ROWS]
     when = enough[0] if enough else everything
     chosen = candidates.get(when, np.ones(len(c), dtype=bool))
     right, claimed = judged.correct[chosen], c[chosen]
-    low, high = (float(end) for end in metrics.wilson_interval(right.mean(), len(right), level=level))
-    return {
-        "text": f"{when}, it is right {percent_range(low, high)} of the time.",
-        "when": when,
-        "range": percent_range(low, high),
-        "rows": len(right),
-        "claimed": float(claimed.mean()),
-        "right": float(right.mean()),
-        "low": low,
-        "high": high,
-    }
+    return verdict_on(
+        when, rows=len(right), claimed=float(claimed.mean()), right=float(right.mean()), level=level
+    )
+
+
+def verdict_on(when: str, *, rows: int, claimed: float, right: float, level: float) -> Verdict:
+    """The verdict on some rows, from their number, mean confidence and accuracy."""
+    low, high = (float(end) for end in metrics.wilson_interval(right, rows, level=level))
+    accuracy = percent_range(low, high)
+    text = f"{when}, it is right {accuracy} of the time."
+    return Verdict(text, when, accuracy, rows, claimed, right, low, high)
 
 
 def percent_range(low: float, high: float) -> str:
-    """Two shares as a range in whole percent, with a digit more where whole ones would hide it.
+    """Two fractions as a range in whole percent, with a digit more where whole ones would hide it.
 
     >>> percent_range(0.871, 0.909), percent_range(0.9951, 0.9962)
-    ('87-91 %', '99.5-99.6 %')
+    ('87-91%', '99.5-99.6%')
     """
     digits = 0 if high - low >= 0.015 else 1
     ends = [f"{100 * end:.{digits}f}" for end in (low, high)]
-    return f"{ends[0]}-{ends[1]} %" if ends[0] != ends[1] else f"{ends[0]} %"
+    return f"{ends[0]}-{ends[1]}%" if ends[0] != ends[1] else f"{ends[0]}%"
 
 
-def by_range(judged: Predictions, level: float) -> list[dict[str, Any]]:
-    """Says and is right for each range of confidence that has rows, with a finding where noise is no excuse."""
+def by_range(judged: Predictions, level: float) -> tuple[RangeGroup, ...]:
+    """Confidence and accuracy for each range of confidence that has rows, with a finding beyond noise."""
     return in_ranges(range_sums(judged), level)
 
 
@@ -111,36 +112,36 @@ def range_sums(judged: Predictions) -> Float:
     return chunk_sums(Chunk(judged.confidence, judged.correct), RANGES, "right")
 
 
-def in_ranges(sums: Float, level: float) -> list[dict[str, Any]]:
+def in_ranges(sums: Float, level: float) -> tuple[RangeGroup, ...]:
     """`by_range` from `range_sums`."""
     bins = bins_from_sums(sums, RANGES, "right")
     filled = np.flatnonzero(bins.count)
     groups = _findings(bins.count[filled], bins.confidence[filled], bins.accuracy[filled], level)
-    return [
-        {"from": float(RANGES[b]), "to": float(RANGES[b + 1]), **group}
+    return tuple(
+        RangeGroup(start=float(RANGES[b]), end=float(RANGES[b + 1]), **group)
         for b, group in zip(filled, groups, strict=True)
-    ]
+    )
 
 
-def by_class(judged: Predictions, level: float) -> dict[str, Any]:
-    """The same for each predicted class; of many, those furthest beyond what noise could do."""
+def by_class(judged: Predictions, level: float) -> ClassGroups:
+    """The same for each predicted class; of many, those furthest beyond noise."""
     k = judged.probs.shape[1]
     rows = np.bincount(judged.chosen, minlength=k)
     filled = np.flatnonzero(rows)
     claimed = np.bincount(judged.chosen, judged.confidence, minlength=k)[filled] / rows[filled]
     right = np.bincount(judged.chosen, judged.correct, minlength=k)[filled] / rows[filled]
     groups = [
-        {"class": int(code), **group}
+        ClassGroup(code=int(code), **group)
         for code, group in zip(filled, _findings(rows[filled], claimed, right, level), strict=True)
     ]
-    groups.sort(key=lambda g: max(g["claimed"] - g["high"], g["low"] - g["claimed"]), reverse=True)
-    found = [group["finding"] for group in groups]
-    return {
-        "predicted": len(groups),
-        "over": found.count("over"),
-        "under": found.count("under"),
-        "groups": groups[:CLASSES_LISTED],
-    }
+    groups.sort(key=lambda g: max(g.claimed - g.high, g.low - g.claimed), reverse=True)
+    found = [group.finding for group in groups]
+    return ClassGroups(
+        predicted=len(groups),
+        over=found.count("over"),
+        under=found.count("under"),
+        groups=tuple(groups[:CLASSES_LISTED]),
+    )
 
 
 def _findings(rows: Int, claimed: Float, right: Float, level: float) -> list[dict[str, Any]]:

@@ -1,88 +1,86 @@
-"""The numbers of a report as a model card in Markdown."""
+"""A report as a model card in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from selfcal.reporting._names import in_markdown
 from selfcal.reporting._verdict import JUDGEMENTS
+from selfcal.reporting.content import Estimate, RejectCurve, Report
 
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.5)
 
 
-def model_card(numbers: Mapping[str, Any]) -> str:
+def model_card(judged: Report) -> str:
     """What a reader of a model card needs to know about the confidence: verdict, scores, thresholds, limits."""
-    level = f"{100 * numbers['level']:g} %"
-    methods = numbers["methods"]
-    lines = [f"# {in_markdown(numbers['title'])}", ""]
-    if numbers["subtitle"]:
-        lines += [in_markdown(numbers["subtitle"]), ""]
+    lines = [f"# {in_markdown(judged.title)}", ""]
+    if judged.subtitle:
+        lines += [in_markdown(judged.subtitle), ""]
     lines += ["## Can the confidence be trusted?", ""]
     lines += [
-        f"- **{in_markdown(m['name'])}**: {JUDGEMENTS[m['judgement']]}. {m['verdict']['text']}"
-        for m in methods
+        f"- **{in_markdown(m.name)}**: {JUDGEMENTS[m.judgement]}. {m.verdict.text}" for m in judged.methods
     ]
     lines += [
         "",
         "## Scores",
         "",
-        "| method | accuracy | ECE | noise floor of the ECE | log loss | Brier score |",
+        "| method | accuracy | ECE | ECE expected by chance | log loss | Brier score |",
     ]
     lines += ["|---|---|---|---|---|---|"]
-    for m in methods:
-        floor = m["noise_floor"]
-        cells = [_interval(m["accuracy"]), _interval(m["ece"]), f"{floor['low']:.4f} to {floor['high']:.4f}"]
-        cells += [_interval(m["log_loss"]), _interval(m["brier_score"])]
-        lines.append(f"| {in_markdown(m['name'])} | {' | '.join(cells)} |")
+    for m in judged.methods:
+        cells = [_interval(m.accuracy), _interval(m.ece)]
+        cells += [f"{m.noise_floor.low:.4f} to {m.noise_floor.high:.4f}"]
+        cells += [_interval(m.log_loss), _interval(m.brier_score)]
+        lines.append(f"| {in_markdown(m.name)} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"In brackets: {level} intervals. An ECE within its noise floor cannot be told from perfect.",
+        f"In brackets: {100 * judged.level:g}% intervals. ECE expected by chance: 5% to 95% of the values that a "
+        "perfectly calibrated model would show; an ECE in this range is no sign of miscalibration.",
         "",
     ]
     lines += [
-        "## If it may decline to answer",
+        "## If the model may abstain",
         "",
-        "| method | answers | threshold | wrong among the answers |",
+        "| method | coverage | threshold | risk |",
     ]
     lines += ["|---|---|---|---|"]
-    for m in methods:
-        lines += [
-            f"| {in_markdown(m['name'])} | {row} |" for row in _thresholds(m["reject"], numbers["rows"])
-        ]
+    for m in judged.methods:
+        lines += [f"| {in_markdown(m.name)} | {row} |" for row in _thresholds(m.reject, judged.rows)]
+    lines += [
+        "",
+        "Coverage: fraction of rows that are answered. Risk: fraction of wrong predictions among them.",
+    ]
     lines += ["", "## Data and settings", ""]
     facts = {
-        "rows": f"{numbers['rows']:,}",
-        "classes": f"{len(numbers['classes']):,}",
-        "bins of the ECE": numbers["n_bins"],
-        "selfcal": numbers["selfcal"],
-        **numbers["settings"],
+        "rows": f"{judged.rows:,}",
+        "classes": f"{len(judged.classes):,}",
+        "bins of the ECE": judged.n_bins,
+        "selfcal": judged.selfcal,
+        **judged.settings,
     }
     lines += [f"- {in_markdown(str(name))}: {in_markdown(str(value))}" for name, value in facts.items()]
     lines += [
         "",
         "## Limits",
         "",
-        "These numbers hold for rows like the ones judged here. They say nothing about data that drifts away from",
-        "them, and nothing about single groups of rows that were not looked at.",
+        "These numbers hold for data like the rows evaluated here. They say nothing about data from another",
+        "distribution, nor about groups of rows that were not evaluated separately.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _interval(score: Mapping[str, float | None]) -> str:
-    value, low, high = ("?" if end is None else f"{end:.4f}" for end in score.values())
+def _interval(score: Estimate) -> str:
+    value, low, high = ("?" if end is None else f"{end:.4f}" for end in (score.value, score.low, score.high))
     return f"{value} [{low}, {high}]"
 
 
-def _thresholds(reject: Mapping[str, Any], rows: int) -> list[str]:
+def _thresholds(reject: RejectCurve, rows: int) -> list[str]:
     """The highest threshold on the grid that still answers as many rows as asked for, each once."""
     places = [
-        max(place for place, count in enumerate(reject["accepted"]) if count >= coverage * rows)
+        max(place for place, count in enumerate(reject.accepted) if count >= coverage * rows)
         for coverage in COVERAGES
     ]
     return [
-        f"{reject['accepted'][place] / rows:.1%} | {reject['thresholds'][place]:g} | "
-        f"{reject['errors'][place] / reject['accepted'][place]:.2%} "
-        f"[{reject['risk_low'][place]:.2%}, {reject['risk_high'][place]:.2%}]"
+        f"{reject.accepted[place] / rows:.1%} | {reject.thresholds[place]:g} | "
+        f"{reject.errors[place] / reject.accepted[place]:.2%} "
+        f"[{reject.risk_low[place]:.2%}, {reject.risk_high[place]:.2%}]"
         for place in dict.fromkeys(places)
     ]

@@ -1,4 +1,4 @@
-"""From the numbers to one HTML file that needs nothing else."""
+"""From a report to one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike
 from selfcal._support.files import write_together
 from selfcal.errors import ConfigError
 from selfcal.reporting._explorer import FULL_MATRIX_CLASSES, PAIRS_SHOWN
-from selfcal.reporting._names import shown
+from selfcal.reporting._names import counted
 from selfcal.reporting._verdict import JUDGEMENTS, percent_range
 from selfcal.reporting.card import model_card
+from selfcal.reporting.content import Report
 from selfcal.reporting.predictions import Predictions
-from selfcal.reporting.summarise import summarise
+from selfcal.reporting.summarise import TITLE, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +55,7 @@ def report(
     methods: Mapping[str, Predictions],
     path: str | os.PathLike[str],
     *,
-    title: str = "How far can these predictions be trusted?",
+    title: str = TITLE,
     subtitle: str = "",
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
@@ -93,14 +94,28 @@ def report(
     target = Path(path)
     if target.suffix != ".html":
         raise ConfigError(f"path must end in .html, since report.json goes beside it; got {str(path)!r}.")
-    numbers = summarise(
-        methods, classes=classes, row_names=row_names, settings=settings, labels=labels, **options
+    judged = summarise(
+        methods,
+        title=title,
+        subtitle=subtitle,
+        classes=classes,
+        row_names=row_names,
+        settings=settings,
+        labels=labels,
+        **options,
     )
-    numbers = {"title": shown(title, 160), "subtitle": shown(subtitle, 600) if subtitle else "", **numbers}
-    page, card = render(numbers, pictures), model_card(numbers)
-    contents = (page, JSON(numbers, indent=1) + "\n", card)
-    write_together(dict(zip(report_files(target), contents, strict=True)))
-    return target
+    return write_page(judged, target, pictures)
+
+
+def write_page(judged: Report, page: Path, pictures: Sequence[Picture] = ()) -> Path:
+    """Write a report as a page, with its numbers and its card beside it."""
+    contents = (
+        render(judged, pictures),
+        JSON(judged.to_dict(), indent=1) + "\n",
+        model_card(judged),
+    )
+    write_together(dict(zip(report_files(page), contents, strict=True)))
+    return page
 
 
 def report_files(page: Path) -> tuple[Path, Path, Path]:
@@ -108,8 +123,8 @@ def report_files(page: Path) -> tuple[Path, Path, Path]:
     return page, page.with_suffix(".json"), page.with_name(_beside(page.stem, "model_card.md"))
 
 
-def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
-    """The page of these numbers, with its style and script inside and nothing else allowed to run."""
+def render(judged: Report, pictures: Sequence[Picture] = ()) -> str:
+    """The page of a report, with its style and script inside and nothing else allowed to run."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
@@ -121,12 +136,13 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "number": number}
+    environment.filters |= {"percent": percent, "number": number, "counted": counted}
     environment.globals |= {"percent_range": percent_range, "judgements": JUDGEMENTS}
     style, script = (
         files("selfcal.reporting").joinpath("templates", name).read_text()
         for name in ("report.css", "report.js")
     )
+    numbers = judged.to_dict()  # template and script read the names of the JSON file
     return environment.get_template("report.html.j2").render(
         numbers,
         style=Markup(style),
@@ -135,20 +151,20 @@ def render(numbers: Mapping[str, Any], pictures: Sequence[Picture] = ()) -> str:
         script_hash=_hash(script),
         embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
         pictures=pictures,
-        full_matrix=len(numbers["classes"]) <= FULL_MATRIX_CLASSES,
+        full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
         pairs_shown=PAIRS_SHOWN,
-        top_risk=_top_risk(numbers),
+        top_risk=_top_risk(judged),
     )
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share in percent, never broken over two lines; halves are rounded up, as the page's script does it.
+def percent(fraction: float, digits: int = 1) -> str:
+    """A fraction in percent; halves are rounded up, as the page's script does it.
 
-    >>> percent(0.1225).split(), percent(1.0, 0).split()
-    (['12.3', '%'], ['100', '%'])
+    >>> percent(0.1225), percent(1.0, 0)
+    ('12.3%', '100%')
     """
-    rounded = Decimal(100 * share).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
-    return f"{rounded}\u00a0%"
+    rounded = Decimal(100 * fraction).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return f"{rounded}%"
 
 
 def number(value: float | None) -> str:
@@ -162,13 +178,13 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
 
 
-def _top_risk(numbers: Mapping[str, Any]) -> float:
+def _top_risk(judged: Report) -> float:
     """Where the axis of the risk ends; risks of very few rows jump about and are left to leave the picture."""
     risks = [
         errors / accepted
-        for method in numbers["methods"]
-        for errors, accepted in zip(method["reject"]["errors"], method["reject"]["accepted"], strict=True)
-        if accepted >= 0.05 * numbers["rows"]
+        for method in judged.methods
+        for errors, accepted in zip(method.reject.errors, method.reject.accepted, strict=True)
+        if accepted >= 0.05 * judged.rows
     ]
     return min(top for top in (0.004, 0.01, 0.02, 0.04, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if top >= max(risks))
 

@@ -1,4 +1,4 @@
-"""Somebody's predictions beside the truth: what reports and experiments judge."""
+"""Predictions beside the true classes: what reports and experiments evaluate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selfcal._support.checks import Float, Int, label_codes, probabilities, same
 
 
 class ConfidentClassifier(Protocol):
-    """A fitted classifier that also says how sure it is of its choice."""
+    """A fitted classifier that also gives a confidence in its predictions."""
 
     classes_: NDArray[Any]
 
@@ -26,10 +26,10 @@ class ConfidentClassifier(Protocol):
 
 @dataclass(frozen=True)
 class Predictions:
-    """The true and the chosen class of each row as codes, the confidence in the choice, and all probabilities.
+    """The true and the predicted class of each row as codes, the confidence, and all probabilities.
 
-    The confidence is kept apart because a calibrator of the confidence need not agree with the largest
-    probability.
+    The confidence is separate from the probabilities, since a calibrator of the confidence need not agree with
+    the largest probability.
 
     Example:
         >>> import numpy as np
@@ -45,7 +45,7 @@ class Predictions:
 
     @classmethod
     def of(cls, clf: ConfidentClassifier, X: ArrayLike, y: ArrayLike) -> Predictions:
-        """What a fitted classifier says about these rows."""
+        """The predictions of a fitted classifier for these rows."""
         classes, probs = clf.classes_, clf.predict_proba(X)
         codes = label_codes(y, len(classes), classes)
         return cls(codes, label_codes(clf.predict(X), len(classes), classes), clf.confidence(X), probs)
@@ -54,7 +54,7 @@ class Predictions:
     def from_probabilities(
         cls, y: ArrayLike, probs: ArrayLike, *, classes: ArrayLike | None = None
     ) -> Predictions:
-        """Choose the largest probability, and be as sure as it says.
+        """Predict the class of the largest probability, which is also the confidence.
 
         Args:
             y: The true labels: codes 0..k-1, or names if `classes` is given.
@@ -73,7 +73,7 @@ class Predictions:
 
     @property
     def below_chance(self) -> float:
-        """The share of rows with a confidence under ``1 / n_classes``, which no sensible choice deserves."""
+        """The fraction of rows with a confidence below ``1 / n_classes``."""
         return float((self.confidence < 1 / self.probs.shape[1] - 1e-9).mean())
 
     def scores(self) -> dict[str, float]:

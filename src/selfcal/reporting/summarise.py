@@ -1,10 +1,10 @@
-"""The numbers of a report, as plain Python: what `report.json` holds and the page shows."""
+"""From predictions to a report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,23 @@ from numpy.typing import ArrayLike
 from selfcal import __version__, metrics
 from selfcal._support import checks
 from selfcal._support.binning import Bins
+from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import values_per_row
 from selfcal.metrics.intervals import ROW_SCORES
 from selfcal.reporting import _explorer, _verdict
 from selfcal.reporting._names import shown, shown_apart
+from selfcal.reporting.content import (
+    Bin,
+    Estimate,
+    MethodReport,
+    Mistake,
+    NoiseFloor,
+    RejectCurve,
+    Report,
+    SuspectLabel,
+    SuspectLabels,
+)
 from selfcal.reporting.predictions import Predictions
 
 if TYPE_CHECKING:
@@ -24,29 +36,36 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 LABELS_SHOWN = 50
+TITLE = "How far can these predictions be trusted?"
 
 
 def summarise(
     methods: Mapping[str, Predictions],
     *,
+    title: str = TITLE,
+    subtitle: str = "",
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
     settings: Mapping[str, object] | None = None,
     labels: LabelAudit | None = None,
+    label_rows: Sequence[int] | None = None,
     n_worst: int = 20,
     n_bins: int = 15,
     level: float = 0.95,
     n_resamples: int = 1000,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Report:
     """Judge predictions of one or more methods on the same rows.
 
     Args:
         methods: Predictions on the same rows, by the method's name.
+        title: The heading of the page.
+        subtitle: What the data is, in a line or two.
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
         settings: What else to write down about data and training, by name.
         labels: An audit of the training labels; its first flagged rows are shown.
+        label_rows: The number of each audited row in its table, if it differs from its place in the audit.
         n_worst: How many of the worst mistakes to list.
         n_bins: Number of bins of the calibration error and the reliability diagrams.
         level: The level of all intervals.
@@ -54,12 +73,12 @@ def summarise(
         seed: Seed of the draws.
 
     Returns:
-        A dictionary ready for JSON.
+        The report; `to_dict` makes it ready for JSON.
 
     Example:
         >>> probs = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
-        >>> numbers = summarise({"mine": Predictions.from_probabilities([0, 1, 1], probs)})
-        >>> numbers["methods"][0]["accuracy"]["value"]
+        >>> judged = summarise({"mine": Predictions.from_probabilities([0, 1, 1], probs)})
+        >>> judged.methods[0].accuracy.value
         0.6666666666666666
     """
     first = _same_rows(methods)
@@ -70,39 +89,42 @@ def summarise(
     if row_names is not None:
         checks.same_length(row_names=row_names, predictions=first.y)
     if not 0 < level < 1:
-        raise ConfigError(f"level must be a share between 0 and 1, such as 0.95; got {level!r}.")
-    draws = {"n_bins": n_bins, "n_resamples": n_resamples, "seed": seed}
+        raise ConfigError(f"level must be between 0 and 1, for example 0.95; got {level!r}.")
     log_loss = ROW_SCORES["log_loss"]
     losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
     leader = min(losses, key=lambda name: float(losses[name].mean()))
     method_names = shown_apart(list(methods))
     judged = [
-        {
-            "name": label,
-            **_scores(p, level=level, **draws),
-            "log_loss": _ends(metrics.mean_interval(losses[name], level=level, bounds=(0.0, math.inf))),
-            "log_loss_behind_best": None
-            if name == leader
-            else _ends(metrics.mean_interval(losses[name] - losses[leader], level=level)),
-            "reject": _explorer.explore(p, level=level, cells=min(k * k, 200), n_methods=len(methods)),
-            "by_range": _verdict.by_range(p, level),
-            "by_class": _verdict.by_class(p, level),
-            "worst": None if row_names is None else _worst(p, row_names, n_worst),
-        }
+        _judged(
+            p,
+            name=label,
+            losses=losses[name],
+            behind=None if name == leader else losses[name] - losses[leader],
+            reject=_explorer.explore(p, level=level, cells=min(k * k, 200), n_methods=len(methods)),
+            worst=None if row_names is None else _worst(p, row_names, n_worst),
+            level=level,
+            n_bins=n_bins,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
         for label, (name, p) in zip(method_names, methods.items(), strict=True)
     ]
-    return {
-        "format": FORMAT,
-        "selfcal": __version__,
-        "rows": n,
-        "classes": shown_apart(names),
-        "class_rows": np.bincount(first.y, minlength=k).tolist(),
-        "level": level,
-        **draws,
-        "settings": {shown(name): shown(value, 200) for name, value in (settings or {}).items()},
-        "methods": judged,
-        "labels": None if labels is None else _labels(labels),
-    }
+    return Report(
+        title=shown(title, 160),
+        subtitle=shown(subtitle, 600) if subtitle else "",
+        format=FORMAT,
+        selfcal=__version__,
+        rows=n,
+        classes=tuple(shown_apart(names)),
+        class_rows=tuple(np.bincount(first.y, minlength=k).tolist()),
+        level=level,
+        n_bins=n_bins,
+        n_resamples=n_resamples,
+        seed=seed,
+        settings={shown(name): shown(value, 200) for name, value in (settings or {}).items()},
+        methods=tuple(judged),
+        labels=None if labels is None else _labels(labels, label_rows),
+    )
 
 
 def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
@@ -118,7 +140,19 @@ def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
     return first
 
 
-def _scores(p: Predictions, *, level: float, n_bins: int, n_resamples: int, seed: int) -> dict[str, Any]:
+def _judged(
+    p: Predictions,
+    *,
+    name: str,
+    losses: Float,
+    behind: Float | None,
+    reject: RejectCurve,
+    worst: tuple[Mistake, ...] | None,
+    level: float,
+    n_bins: int,
+    n_resamples: int,
+    seed: int,
+) -> MethodReport:
     """Scores with intervals, the bins, the tests, and the verdict they add up to."""
     bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=n_bins)
     claim = np.column_stack([1 - p.confidence, p.confidence])
@@ -128,62 +162,77 @@ def _scores(p: Predictions, *, level: float, n_bins: int, n_resamples: int, seed
     floor = metrics.ece_noise_floor(p.confidence, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
     tests = _verdict.claim_tests(p, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
     low, high = metrics.wilson_interval(bins.mean_accuracy, len(p.y), level=level)
-    return {
-        "judgement": _verdict.judge(bins, tests, level),
-        "verdict": _verdict.verdict(p, level=level),
-        "mean_confidence": bins.mean_confidence,
-        "accuracy": {"value": float(p.correct.mean()), "low": float(low), "high": float(high)},
-        "ece": _ends(ece),
-        "noise_floor": {"mean": floor.mean, "low": floor.low, "high": floor.high},
-        "brier_score": _ends(metrics.score_interval(p.y, p.probs, score="brier_score", level=level)),
-        "tests": tests,
-        "below_chance": p.below_chance,
-        "bins": _bins(bins, level),
-    }
+    return MethodReport(
+        name=name,
+        judgement=_verdict.judge(bins, tests, level),
+        verdict=_verdict.verdict(p, level=level),
+        mean_confidence=bins.mean_confidence,
+        accuracy=Estimate(float(p.correct.mean()), float(low), float(high)),
+        ece=_estimate(ece),
+        noise_floor=NoiseFloor(floor.mean, floor.low, floor.high),
+        log_loss=_estimate(metrics.mean_interval(losses, level=level, bounds=(0.0, math.inf))),
+        log_loss_behind_best=None
+        if behind is None
+        else _estimate(metrics.mean_interval(behind, level=level)),
+        brier_score=_estimate(metrics.score_interval(p.y, p.probs, score="brier_score", level=level)),
+        tests=tests,
+        below_chance=p.below_chance,
+        bins=_bins(bins, level),
+        by_range=_verdict.by_range(p, level),
+        by_class=_verdict.by_class(p, level),
+        reject=reject,
+        worst=worst,
+    )
 
 
-def _ends(interval: metrics.Interval) -> dict[str, float | None]:
+def _estimate(interval: metrics.Interval) -> Estimate:
     """The interval without infinite ends, which a single row has and JSON has not."""
-    ends = {"value": interval.value, "low": interval.low, "high": interval.high}
-    return {name: end if math.isfinite(end) else None for name, end in ends.items()}
+    ends = (interval.value, interval.low, interval.high)
+    value, low, high = (end if math.isfinite(end) else None for end in ends)
+    assert value is not None, "a score is finite"
+    return Estimate(value, low, high)
 
 
-def _bins(bins: Bins, level: float) -> list[dict[str, Any]]:
+def _bins(bins: Bins, level: float) -> tuple[Bin, ...]:
     low, high = metrics.wilson_interval(bins.accuracy, bins.effective_count, level=level)
-    columns = {
-        "from": bins.edges[:-1],
-        "to": bins.edges[1:],
-        "rows": bins.count,
-        "confidence": bins.confidence,
-        "accuracy": bins.accuracy,
-        "low": low,
-        "high": high,
-    }
-    lists = [column.tolist() for column in columns.values()]
-    every = [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
-    return [one for one in every if one["rows"]]
+    columns = (bins.edges[:-1], bins.edges[1:], bins.count, bins.confidence, bins.accuracy, low, high)
+    every = (Bin(*values) for values in zip(*(column.tolist() for column in columns), strict=True))
+    return tuple(one for one in every if one.rows)
 
 
-def _labels(audit: LabelAudit) -> dict[str, Any]:
+def _labels(audit: LabelAudit, numbers: Sequence[int] | None) -> SuspectLabels:
     """The audit with labels that are fit to print."""
-    numbers = audit.to_dict(LABELS_SHOWN)
-    rows = [
-        {**row, "given": shown(row["given"]), "suggested": shown(row["suggested"])} for row in numbers["rows"]
-    ]
-    return {**numbers, "summary": str(audit), "rows": rows}
+    rows = tuple(
+        SuspectLabel(
+            row=row["row"] if numbers is None else int(numbers[row["row"]]),
+            given=shown(row["given"]),
+            suggested=shown(row["suggested"]),
+            suspicion=row["suspicion"],
+        )
+        for row in audit.rows(LABELS_SHOWN)
+    )
+    return SuspectLabels(
+        audited=len(audit.ranking),
+        noise_rate=audit.noise_rate,
+        flagged=len(audit.flagged),
+        false_alarms=audit.false_alarms,
+        expected_false_alarms=audit.expected_false_alarms,
+        rows=rows,
+        summary=str(audit),
+    )
 
 
-def _worst(p: Predictions, row_names: Sequence[object], n_worst: int) -> list[dict[str, Any]]:
-    """The mistakes made with most confidence; of equals, the first rows."""
+def _worst(p: Predictions, row_names: Sequence[object], n_worst: int) -> tuple[Mistake, ...]:
+    """The mistakes with the highest confidence; of equals, the first rows."""
     wrong = np.flatnonzero(~p.correct)
     order = wrong[np.argsort(-p.confidence[wrong], kind="stable")][:n_worst]
-    return [
-        {
-            "row": shown(row_names[row]),
-            "answered": int(p.chosen[row]),
-            "true": int(p.y[row]),
-            "confidence": float(p.confidence[row]),
-            "probability_of_true": float(p.probs[row, p.y[row]]),
-        }
+    return tuple(
+        Mistake(
+            row=shown(row_names[row]),
+            answered=int(p.chosen[row]),
+            true=int(p.y[row]),
+            confidence=float(p.confidence[row]),
+            probability_of_true=float(p.probs[row, p.y[row]]),
+        )
         for row in order.tolist()
-    ]
+    )

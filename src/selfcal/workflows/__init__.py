@@ -1,1 +1,1 @@
-"""Whole jobs on tables, as the commands run them: train and judge, evaluate, recalibrate, compare."""
+"""Whole jobs on tables, as the commands run them: train, evaluate, recalibrate, compare."""

@@ -1,4 +1,4 @@
-"""Ways to train, tried on the same splits of a table: to compare methods, or to choose settings."""
+"""Candidates trained on the same splits of a table: to compare methods, or to choose settings."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Task:
         reading: Options of `read_table`.
         fitting: Options of `TableModel.fit`.
         settings: Settings of the classifier that all candidates share.
-        within: If given, rows that `TableModel(seed=within)` would judge by are left out, so that a choice made here
-            can be judged there.
+        within: If given, rows that `TableModel(seed=within)` would hold out are left out, so that a choice made here
+            can be evaluated there.
     """
 
     data: str
@@ -62,7 +62,7 @@ class Task:
         return {"data": digest, **shared, "within": self.within}
 
     def run(self, candidate: Candidate, seed: int) -> Row:
-        """Train and judge once; a failure is a row that says so."""
+        """Train and evaluate once; a failure is a row that says so."""
         started = time.perf_counter()
         row: Row = {"name": candidate.name, "seed": seed, "failed": None}
         try:
@@ -80,9 +80,9 @@ class Task:
             raise  # the same for every trial: better said once
         except Exception as error:
             return row | {"failed": f"{type(error).__name__}: {error}"}
-        judged = model.numbers["methods"][0]
-        scores = {name: judged[name]["value"] for name in SCORES}
-        noise = {"noise_floor": judged["noise_floor"]["mean"], "rows": model.numbers["rows"]}
+        judged = model.report.methods[0]
+        scores = {name: getattr(judged, name).value for name in SCORES}
+        noise = {"noise_floor": judged.noise_floor.mean, "rows": model.report.rows}
         return row | scores | noise | {"seconds": time.perf_counter() - started}
 
 
@@ -121,7 +121,7 @@ class Standing:
         name: The candidate.
         scores: Means over the seeds that did not fail.
         behind: Log loss minus the best one's, mean over seeds; 0 for the best.
-        low: Lower end of its interval; NaN for the best, and where one seed says nothing about the spread.
+        low: Lower end of its interval; NaN for the best, and with a single seed.
         high: Upper end.
         failures: What went wrong, by seed.
     """
@@ -143,7 +143,7 @@ def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HEL
     Args:
         rows: What `run_trials` returned.
         level: The level of the intervals.
-        held_out: The share of rows that were judged.
+        held_out: The fraction of rows that were held out.
 
     Returns:
         The candidates; those that failed with every seed come last.
@@ -164,7 +164,7 @@ def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HEL
     good = {name: {s: r for s, r in of.items() if r["failed"] is None} for name, of in by_name.items()}
     means = {name: float(np.mean([r["log_loss"] for r in of.values()])) for name, of in good.items() if of}
     if not means:
-        raise TrainingError(f"Every trial failed; the first said: {rows[0]['failed']}")
+        raise TrainingError(f"Every trial failed; the first error was: {rows[0]['failed']}")
     best = min(means, key=lambda name: means[name])
     found = []
     for name in sorted(by_name, key=lambda name: means.get(name, np.inf)):

@@ -1,149 +1,37 @@
-"""Judging predictions in a table, whoever made them, in memory that does not grow with the rows."""
+"""Evaluating predictions in a table, in memory that does not grow with the rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.selectors import by_name
 from scipy.special import chdtrc
 
-from selfcal import metrics
-from selfcal._support import checks
 from selfcal._support.binning import Chunk, bins_from_sums, chunk_sums, uniform_edges
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Int
 from selfcal.errors import DataError
 from selfcal.metrics import CalibrationAccumulator
 from selfcal.reporting import _verdict
+from selfcal.reporting.content import Estimate, NoiseFloor, Report, ScoreReport, Scores
 from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
-from selfcal.tabular.cells import as_text, first_row, read_numbers, refuse
+from selfcal.tabular.cells import as_text, first_row
 from selfcal.tabular.schema import column_named
+from selfcal.workflows.layout import WHOLE, Layout, find_layout, whole
 
-PREFIXES = ("prob_", "proba_", "probability_", "p_", "P_", "prob.", "p.", "prob ", "")
-"""How columns of probabilities may begin, before the name of the class; the first that fits is taken."""
-
-CHOICES = ("predicted", "prediction", "pred", "y_pred", "class", "label")
-CONFIDENCES = ("confidence", "conf", "score", "probability", "prob", "y_prob")
 MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""
 
-_WHOLE = r"^([+-]?\d+)\.0*$"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the predictions stand in a table.
-
-    Attributes:
-        target: The column with the true classes.
-        classes: The class of each column of probabilities; empty if there are none.
-        columns: The columns of probabilities.
-        choice: The column with the chosen class, if there are no probabilities.
-        confidence: The column with the confidence in it.
-    """
-
-    target: str
-    classes: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    choice: str = ""
-    confidence: str = ""
-
-    @property
-    def text(self) -> str:
-        """What was found, for the user to check."""
-        if not self.columns:
-            return f"Judged by the class in {self.choice!r} and the confidence in {self.confidence!r}."
-        some = ", ".join(map(repr, self.columns[:5])) + (", ..." if len(self.columns) > 5 else "")
-        return f"Judged by {len(self.columns)} columns of probabilities: {some}."
-
-    def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
-        """The probabilities of some rows, the first of which is row `start` + 1 of the table.
-
-        A class and a confidence claim that the class is right: two classes, wrong and right.
-        """
-        try:
-            if self.columns:
-                return checks.probabilities(np.column_stack([_numbers(part, name) for name in self.columns]))
-            c = checks.unit_interval(_numbers(part, self.confidence), f"column {self.confidence!r}")
-            return np.column_stack([1 - c, c])
-        except DataError as error:
-            if start == 0:
-                raise
-            raise DataError(f"{error} Rows are counted from row {start + 1:,} of the table here.") from error
-
-
-def find_layout(
-    table: pl.DataFrame,
-    target: str,
-    *,
-    prefix: str | None = None,
-    columns: Sequence[str] | None = None,
-    choice: str | None = None,
-    confidence: str | None = None,
-) -> Layout:
-    """Find the predictions in the first rows of a table.
-
-    Columns of probabilities are named like the classes, perhaps after a prefix such as `prob_`. Without them, a
-    column with the chosen class and one with the confidence will do.
-
-    Args:
-        table: The first rows.
-        target: The column with the true classes.
-        prefix: What the names of columns of probabilities begin with.
-        columns: The columns of probabilities, if their names do not show it.
-        choice: The column with the chosen class.
-        confidence: The column with the confidence.
-
-    Returns:
-        The layout.
-
-    Example:
-        >>> table = pl.DataFrame({"y": ["no", "yes"], "prob_no": [0.9, 0.2], "prob_yes": [0.1, 0.8]})
-        >>> find_layout(table, "y").classes
-        ('no', 'yes')
-    """
-    try:
-        column_named(table, target)
-    except DataError as error:
-        raise DataError(
-            f"{error} Predictions are judged by the true classes beside them; selfcal predict copies that column if "
-            "its data has it."
-        ) from None
-    others = [name for name in table.columns if name != target]
-    if columns is not None:
-        start = prefix if prefix is not None else _common_prefix(columns)
-        return Layout(
-            target,
-            tuple(n.removeprefix(start) for n in columns),
-            tuple(column_named(table, n) for n in columns),
-        )
-    if choice is None and confidence is None:
-        labels = set(as_text(table[target]).drop_nulls().unique().to_list())
-        for start in PREFIXES if prefix is None else (prefix,):
-            found = [n for n in others if n.startswith(start) and (start != "" or n in labels)]
-            named = {n.removeprefix(start) for n in found}
-            if len(found) >= 2 and labels <= named | {_whole(n) for n in named}:
-                return Layout(target, tuple(n.removeprefix(start) for n in found), tuple(found))
-    chosen = choice or next((n for n in CHOICES if n in others), None)
-    sure = confidence or next((n for n in CONFIDENCES if n in others), None)
-    if chosen is None or sure is None or prefix is not None:
-        some = ", ".join(map(repr, others[:20])) + (", ..." if len(others) > 20 else "")
-        raise DataError(
-            "Expected a column of probabilities for each class, named like the class or with a prefix before it "
-            f"(--prob-prefix), or a column with the class and one with the confidence; got {some}. Name them: "
-            "--columns A,B,C in the order of the classes, or --class-column and --confidence-column."
-        )
-    return Layout(target, choice=column_named(table, chosen), confidence=column_named(table, sure))
+NAME = "predictions"
+"""What a report calls predictions from a table."""
 
 
 class Judge:
-    """Takes predictions part by part and says what they are worth.
+    """Evaluates predictions part by part.
 
     Args:
         layout: Where the predictions stand.
@@ -154,7 +42,7 @@ class Judge:
     Example:
         >>> table = pl.DataFrame({"y": ["no", "yes"], "prob_no": [0.9, 0.2], "prob_yes": [0.1, 0.8]})
         >>> judge = Judge(find_layout(table, "y"))
-        >>> judge.update(table).result()["methods"][0]["accuracy"]["value"]
+        >>> judge.update(table).result().methods[0].accuracy.value
         1.0
     """
 
@@ -199,14 +87,19 @@ class Judge:
         names = ("y", "chosen", "confidence", "probs")
         return Predictions(*(np.concatenate([getattr(part, name) for part in self._kept]) for name in names))
 
-    def result(self, level: float = 0.95) -> dict[str, Any]:
-        """The numbers of a report: as `summarise` gives them, or from the sums alone if the rows were too many."""
+    def result(self, level: float = 0.95, **about: Any) -> Report | ScoreReport:
+        """The report on all rows, or one from the sums alone if there were too many rows to keep.
+
+        Args:
+            level: The level of the intervals.
+            **about: `title`, `subtitle` and `settings`, as in `summarise`.
+        """
         if not self.rows:
-            raise DataError("There must be at least one labelled row to judge; there is none.")
+            raise DataError("There must be at least one labelled row to evaluate; there is none.")
         kept = self.predictions
         if kept is not None:
-            return summarise({"predictions": kept}, classes=self.names, n_bins=self.n_bins, level=level)
-        return {"rows": self.rows, "level": level, "n_bins": self.n_bins, "methods": [self._from_sums(level)]}
+            return summarise({NAME: kept}, classes=self.names, n_bins=self.n_bins, level=level, **about)
+        return ScoreReport(rows=self.rows, level=level, n_bins=self.n_bins, methods=(self._from_sums(level),))
 
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
         probs = self.layout.probabilities(part, self.rows)
@@ -221,8 +114,8 @@ class Judge:
         codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
         if codes.null_count():
             # 1.0 in one place and 1 in the other are the same class
-            plain = labels.str.replace(_WHOLE, "$1").cast(
-                pl.Enum([_whole(n) for n in self.classes]), strict=False
+            plain = labels.str.replace(WHOLE, "$1").cast(
+                pl.Enum([whole(n) for n in self.classes]), strict=False
             )
             codes = codes.fill_null(plain.to_physical())
         unknown = codes.is_null()
@@ -246,8 +139,10 @@ class Judge:
             if self.keep < 0:
                 self._kept = None
 
-    def _from_sums(self, level: float) -> dict[str, Any]:
+    def _from_sums(self, level: float) -> Scores:
         seen = self._scores.compute()
+        assert seen.log_loss is not None
+        assert seen.brier_score is not None
         bins = bins_from_sums(self._bins, uniform_edges(self.n_bins), "right")
         spread = np.sqrt(bins.confidence * (1 - bins.confidence) / np.maximum(bins.count, 1))
         spread = np.where(bins.count > 0, spread, 0.0)
@@ -256,28 +151,26 @@ class Judge:
         p_value = float(chdtrc(max(1, int((spread > 0).sum())), float(z @ z)))
         floor = float(bins.share @ spread) * math.sqrt(2 / math.pi)
         width = 1.645 * math.sqrt(float(bins.share**2 @ spread**2) * (1 - 2 / math.pi))
-        low, high = metrics.wilson_interval(bins.mean_accuracy, self.rows, level=level)
         claimed, right = bins.mean_confidence, bins.mean_accuracy
-        shown = _verdict.percent_range(float(low), float(high))
-        said = (
-            f"Over all rows, where it says {100 * claimed:.1f} % on average, it is right {shown} of the time."
+        when = f"Over all rows, with a mean confidence of {100 * claimed:.1f}%"
+        verdict = _verdict.verdict_on(when, rows=self.rows, claimed=claimed, right=right, level=level)
+        return Scores(
+            name=NAME,
+            judgement=_verdict.judge(bins, {"bins": p_value}, level),
+            verdict=verdict,
+            mean_confidence=claimed,
+            accuracy=Estimate(right, verdict.low, verdict.high),
+            ece=Estimate(float(bins.share @ np.abs(bins.gap)), None, None),
+            noise_floor=NoiseFloor(floor, max(0.0, floor - width), floor + width),
+            log_loss=Estimate(seen.log_loss, None, None),
+            brier_score=Estimate(seen.brier_score, None, None),
+            tests={"bins": p_value},
+            by_range=_verdict.in_ranges(self._ranges, level),
         )
-        return {
-            "judgement": _verdict.judge(bins, {"bins": p_value}, level),
-            "verdict": {"text": said},
-            "mean_confidence": claimed,
-            "accuracy": {"value": right, "low": float(low), "high": float(high)},
-            "ece": {"value": float(bins.share @ np.abs(bins.gap)), "low": None, "high": None},
-            "noise_floor": {"mean": floor, "low": max(0.0, floor - width), "high": floor + width},
-            "log_loss": {"value": seen.log_loss, "low": None, "high": None},
-            "brier_score": {"value": seen.brier_score, "low": None, "high": None},
-            "tests": {"bins": p_value},
-            "by_range": _verdict.in_ranges(self._ranges, level),
-        }
 
 
 def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> Judge:
-    """Judge the parts of a table; options are those of `find_layout` and `drop_unlabelled`, `n_bins`, `keep`."""
+    """Evaluate the parts of a table; options are those of `find_layout` and `drop_unlabelled`, `n_bins`, `keep`."""
     own = {name: options.pop(name) for name in ("drop_unlabelled", "n_bins", "keep") if name in options}
     judge: Judge | None = None
     for part in parts:
@@ -286,19 +179,3 @@ def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> J
         judge.update(part)
     assert judge is not None, "a table has at least one part"
     return judge
-
-
-def _numbers(part: pl.DataFrame, name: str) -> Float:
-    values, unreadable = read_numbers(part.select(by_name(column_named(part, name))))
-    wrong = unreadable.get(name, values[name].is_null())
-    if wrong.any():
-        raise refuse(name, "probabilities", part[name], wrong)
-    return values[name].to_numpy()
-
-
-def _whole(label: str) -> str:
-    return str(pl.Series([label]).str.replace(_WHOLE, "$1")[0])
-
-
-def _common_prefix(names: Sequence[str]) -> str:
-    return next((p for p in PREFIXES if all(name.startswith(p) for name in names)), "")

@@ -14,7 +14,8 @@ from selfcal._support.checks import Float, one_of
 from selfcal.datasets import stratified_split
 from selfcal.errors import CalibrationWarning, DataError
 from selfcal.reporting.predictions import Predictions
-from selfcal.workflows.evaluation import Judge, Layout
+from selfcal.workflows.evaluation import Judge
+from selfcal.workflows.layout import Layout
 
 FOLDS = 5
 _SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would rule the fit
@@ -29,13 +30,13 @@ class Recalibration:
 
     Attributes:
         before: The predictions as they were.
-        after: The predictions as calibrators say that were fitted on other rows (five folds).
+        after: Out-of-fold predictions of the calibrator (five folds).
 
     Example:
-        >>> from selfcal.workflows.evaluation import find_layout
+        >>> from selfcal.workflows.layout import find_layout
         >>> sure = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
-        >>> mended = Recalibration(find_layout(sure, "y")).fit(sure)
-        >>> mended.apply(sure)["prob_a"].round(2)[0]
+        >>> recalibration = Recalibration(find_layout(sure, "y")).fit(sure)
+        >>> recalibration.apply(sure)["prob_a"].round(2)[0]
         0.75
     """
 
@@ -53,7 +54,7 @@ class Recalibration:
         )
         kept = judge.predictions
         if kept is None or len(kept.y) < 2 * FOLDS:
-            raise DataError(f"Calibration must have at least {2 * FOLDS} labelled rows; got {judge.rows}.")
+            raise DataError(f"Calibration needs at least {2 * FOLDS} labelled rows; got {judge.rows:,}.")
         self.before = kept
         z = _logits(kept.probs)
         probs = np.empty_like(kept.probs)
@@ -70,9 +71,9 @@ class Recalibration:
         return self
 
     def apply(self, part: pl.DataFrame, start: int = 0) -> pl.DataFrame:
-        """The rows with calibrated probabilities, and the choice and confidence that follow from them.
+        """The rows with calibrated probabilities, and the class and confidence that follow from them.
 
-        A column `abstain` goes: it was decided by the confidences as they were.
+        A column `abstain` is dropped: it was decided by the confidences as they were.
         """
         part = part.drop(self.stale(part))
         if not part.height:
@@ -96,7 +97,7 @@ class Recalibration:
 
     @property
     def gain(self) -> metrics.Comparison:
-        """The log loss after and before, on rows that the calibrator was not fitted on."""
+        """The log loss after and before, on out-of-fold predictions."""
         return metrics.compare(self.before.y, self.after.probs, self.before.probs)
 
 

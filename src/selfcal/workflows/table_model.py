@@ -1,10 +1,8 @@
-"""A classifier for tables: from the cells of a file to classes, probabilities, and answers withheld."""
+"""A classifier for tables: from the cells of a file to classes, probabilities and abstentions."""
 
 from __future__ import annotations
 
-import json
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,33 +10,32 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
-from selfcal.errors import DataError, ModelFormatError
+from selfcal.errors import ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
-from selfcal.reject import rules
-from selfcal.reject.rules import Guarantee, MaxRisk
-from selfcal.reporting.card import model_card
-from selfcal.reporting.page import render
+from selfcal.reject.rules import Guarantee, risk_guarantee
+from selfcal.reporting.content import Report
 from selfcal.reporting.predictions import Predictions
-from selfcal.reporting.summarise import summarise
-from selfcal.storage import read_extra, skops_archive
-from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
+from selfcal.storage import read_extra
+from selfcal.tabular.io.reading import MEMORY_BUDGET
 from selfcal.tabular.leakage import leaks
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.tabular.schema import Schema
 from selfcal.tabular.split import Division, Parts, divide
+from selfcal.workflows.table_report import report_on
+from selfcal.workflows.table_storage import PREPROCESSOR, TableContents
+from selfcal.workflows.table_training import TrainingRows, check_memory, train
 
 HELD_OUT = 0.2
-"""The share of rows on which a model is judged, and which no part of it has seen."""
-
-_PREPROCESSOR, _REPORT, _CARD = "preprocessor.skops", "report.html", "model_card.md"
+"""The fraction of rows to evaluate a model on; it is neither trained nor calibrated on them."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model says about some rows: codes of the chosen classes, how sure it is, all probabilities, notes."""
+    """Predictions for some rows: codes of the predicted classes, confidences, probabilities, and notes."""
 
     chosen: Int
     confidence: Float
@@ -48,14 +45,15 @@ class Answers:
 
 
 class TableModel:
-    """A fitted preprocessor and classifier, and how both did on rows that were kept apart.
+    """A fitted preprocessor and classifier, and a report on held-out rows.
 
-    Copies of a row stay on one side of each split, so that no row is judged by its copy; see `copies.find_copies`.
+    Copies of a row stay on one side of each split, so that no copy leaks into the evaluation; see
+    `copies.find_copies`.
 
     Args:
         method: The name of a recipe, one of `recipes.names()`.
         seed: Seeds the splits and the training.
-        held_out: The share of rows to judge on.
+        held_out: The fraction of rows to evaluate on.
         max_levels: The most categories to keep of one column.
         memory: The most bytes the table and its numbers may take; a table that needs more is refused.
         **settings: Arguments of `SelfCalibratedClassifier`.
@@ -64,9 +62,9 @@ class TableModel:
         schema: The columns and their kinds.
         classes: The labels, byte for byte as in the table.
         notes: What a user should be told about the data and the training.
-        numbers: What the report says, as plain Python.
-        held_out_confidence: How sure the model was in each row that was kept apart.
-        held_out_wrong: Whether it was wrong there.
+        report: How the model did on the held-out rows.
+        held_out_confidence: The confidence in each held-out row.
+        held_out_wrong: Whether the prediction was wrong there.
 
     Example:
         >>> from selfcal.datasets import Blobs
@@ -80,9 +78,9 @@ class TableModel:
     schema: Schema
     classes: tuple[str, ...]
     notes: tuple[str, ...]
-    numbers: dict[str, Any]
+    report: Report
     held_out_confidence: Float
-    held_out_wrong: np.ndarray[Any, np.dtype[np.bool_]]
+    held_out_wrong: NDArray[np.bool_]
 
     def __init__(
         self,
@@ -112,7 +110,7 @@ class TableModel:
         before_training: Callable[[Self], None] | None = None,
         **reading: Any,
     ) -> Self:
-        """Find out what the columns hold, train, and judge the result on rows kept apart.
+        """Infer the kinds of the columns, train, and evaluate the model on held-out rows.
 
         Args:
             table: What `read_table` returned.
@@ -126,24 +124,25 @@ class TableModel:
         """
         options = {"drop_unlabelled": drop_unlabelled, "classes_anyway": classes_anyway, "group": group}
         divided = self._divide(table, target, **options, **reading)
-        table, labels, groups, parts = divided.table, divided.labels, divided.groups, divided.parts
-        leaky = leaks(divided.values, self.schema, labels, groups)
+        labels = divided.labels
+        rows = TrainingRows(divided.table, labels.codes, divided.groups, divided.parts, labels.classes)
+        leaky = leaks(divided.values, self.schema, labels, divided.groups)
         self.notes = (*labels.notes, *self.schema.notes, *leaky, *divided.notes)
         del divided  # the values take as much room as the table
         if before_training is not None:
             before_training(self)
-        self.preprocessor.fit(table[np.union1d(parts.train, parts.validation)], self.schema)
-        self._check_room(table, labels.codes, groups, parts)
-        self.notes += tuple(self._train(table, labels.codes, groups, parts))
-        self._judge(table[parts.held_out], labels.codes[parts.held_out], parts)
+        self.preprocessor.fit(rows.table[rows.fitted], self.schema)
+        check_memory(rows, self.preprocessor, self.classifier)
+        self.notes += train(rows, self.preprocessor, self.classifier)
+        self._judge(rows)
         return self
 
     def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
-        """The rows that `fit` would train on, choose by and judge by; numbers count labelled rows only."""
+        """The rows that `fit` would train, validate and evaluate on; numbers count labelled rows only."""
         return self._divide(table, target, **options).parts
 
     def predict(self, table: pl.DataFrame) -> Answers:
-        """What the model says about the rows of a table, whatever the order of its columns."""
+        """Predictions for the rows of a table, whatever the order of its columns."""
         encoded = self.preprocessor.encode(table)
         width = len(self.classes)
         if not len(encoded.values):
@@ -153,186 +152,59 @@ class TableModel:
         return Answers(*predicted, encoded.unseen, encoded.extra)
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
-        """The confidence from which on at most a share of `max_risk` is wrong, and the promise in words."""
-        checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
-        right = (~self.held_out_wrong).astype(np.int64)
-        threshold, guarantee = MaxRisk(max_risk).choose(rules.Answers(_HeldOut(self), None), right, level)
-        return float(threshold), guarantee  # type: ignore[arg-type] # one number unless asked per class
+        """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
+        return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model, its report and its card into a folder, which appears whole or not at all."""
-        stored = {
-            "preprocessor": self.preprocessor.state(),
-            "table": json.dumps({"notes": self.notes, "numbers": self.numbers}),
-            "confidence": self.held_out_confidence,
-            "wrong": self.held_out_wrong,
-        }
-        extras = {
-            _PREPROCESSOR: skops_archive.dump(stored),
-            _REPORT: render(self.numbers).encode(),
-            _CARD: model_card(self.numbers).encode(),
-        }
-        judged = self.numbers["methods"][0]
-        scores = {
-            name: judged[name] for name in ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
-        }
-        metrics = {"held_out_rows": self.numbers["rows"], "judgement": judged["judgement"], **scores}
-        return self.classifier.save(path, metrics=metrics, extras=extras)
+        contents = TableContents(
+            self.preprocessor, self.notes, self.report, self.held_out_confidence, self.held_out_wrong
+        )
+        return self.classifier.save(path, metrics=contents.metrics(), extras=contents.files())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The model that `save` wrote into a folder."""
         classifier = SelfCalibratedClassifier.load(path)
-        data = read_extra(path, _PREPROCESSOR)
+        data = read_extra(path, PREPROCESSOR)
         if data is None:
             raise ModelFormatError(
-                f"{path} holds a classifier without {_PREPROCESSOR}: it was trained on arrays, not on a table. Use "
+                f"{path} holds a classifier without {PREPROCESSOR}: it was trained on arrays, not on a table. Use "
                 "it from Python, with SelfCalibratedClassifier.load."
             )
         try:
-            stored = skops_archive.load(data)
-            table = json.loads(stored["table"])
+            contents = TableContents.read(data)
             self = cls()
-            self.classifier = classifier
-            self.preprocessor = Preprocessor.from_state(stored["preprocessor"])
+            self.classifier, self.preprocessor = classifier, contents.preprocessor
             self.schema, self.classes = self.preprocessor.schema, tuple(classifier.classes_)
-            self.notes, self.numbers = tuple(table["notes"]), dict(table["numbers"])
-            self.held_out_confidence = checks.unit_interval(stored["confidence"])
-            self.held_out_wrong = np.asarray(stored["wrong"], dtype=bool)
-            checks.same_length(confidence=self.held_out_confidence, wrong=self.held_out_wrong)
+            self.notes, self.report = contents.notes, contents.report
+            self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
             if len(self.preprocessor.feature_names) != classifier.n_features_in_:
                 raise ModelFormatError("the preprocessor is not that of the network")
         except Exception as error:  # whatever a damaged or hostile file makes go wrong
             raise ModelFormatError(
-                f"{path}/{_PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
+                f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error
         return self
 
     def _divide(self, table: pl.DataFrame, target: str, **options: Any) -> Division:
-        share = self.classifier.validation_fraction
-        divided = divide(table, target, held_out=self.held_out, validation=share, seed=self.seed, **options)
+        validation = self.classifier.validation_fraction
+        divided = divide(
+            table, target, held_out=self.held_out, validation=validation, seed=self.seed, **options
+        )
         self.schema, self.classes = divided.schema, divided.labels.classes
         return divided
 
-    def _check_room(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> None:
-        """Refuse before training what would take more memory than there may be; measured, with a fifth to spare."""
-        n_classes, kept = len(self.classes), len(parts.held_out) + len(parts.validation)
-        cells = 3 * kept * n_classes  # scores, probabilities, and a copy to work on
-        if self.classifier.trains_several:
-            trained = np.union1d(parts.train, parts.validation)
-            kept = len(parts.held_out) + len(trained)
-            copies = self.classifier.probability_copies
-            cells = (
-                3 * len(parts.held_out) * n_classes + copies * len(trained) * n_classes + 14 * n_classes**2
-            )
-        # the numbers of the network's input, in double and in single precision
-        numbers = 12 * table.height * len(self.preprocessor.feature_names)
-        budget, needed = self.preprocessor.budget, 2 * memory_of(table) + numbers + 8 * cells
-        if needed > budget:
-            raise DataError(
-                f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
-                f"{self.classifier.method!r}, {n_classes:,} classes and {kept:,} rows to predict need about "
-                f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
-                "temperature), or raise the budget (--memory of selfcal fit)."
-            )
-
-    def _train(self, table: pl.DataFrame, codes: Int, groups: Int, parts: Parts) -> list[str]:
-        """Fit the classifier; what it warned of."""
-        first, second = parts.train, parts.validation
-        # codes are enough to train on; names of any length are needed only to answer
-        further: dict[str, Any] = {"class_names": np.array(self.classes, dtype=object)}
-        if self.classifier.trains_several:
-            first = np.union1d(first, second)
-            further |= {"groups": groups[first]}
-        else:
-            further |= {"groups": groups[first], "groups_val": groups[second]}
-            further |= {"X_val": self.preprocessor.transform(table[second]), "y_val": codes[second]}
-        X = self.preprocessor.transform(table[first])
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            self.classifier.fit(X, codes[first], **further)
-        for warning in caught:
-            warnings.warn(warning.message, stacklevel=3)
-        warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return [*warned, *_training_notes(self.classifier)]
-
-    def _judge(self, table: pl.DataFrame, codes: Int, parts: Parts) -> None:
-        answers = self.predict(table)
-        judged = Predictions(codes, answers.chosen, answers.confidence, answers.probs)
+    def _judge(self, rows: TrainingRows) -> None:
+        held_out = rows.parts.held_out
+        answers = self.predict(rows.table[held_out])
+        judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
-        method = self.classifier.recipe_.name
-        rows = {
-            "rows for training": f"{len(parts.train):,}",
-            "rows for the outer level, calibration and early stopping": f"{len(parts.validation):,}",
-        }
-        if self.classifier.trains_several:
-            rows = {"rows, some of them held out from each network": f"{self.classifier._n_rows:,}"}
-        settings = {
-            "target": self.schema.target,
-            "method": method,
-            "seed": self.seed,
-            **rows,
-            **tried(self.classifier),
-            "steps": self.classifier.n_iter_,
-            "columns used": f"{len(self.schema.used):,} of {len(self.schema.columns):,}",
-            **{f"note {number}": note for number, note in enumerate(self.notes, start=1)},
-        }
-        audit = self.classifier.suspect_labels() if self.classifier.trains_several else None
-        self.numbers = {
-            "title": "How far can this model be trusted?",
-            "subtitle": f"Judged on {len(codes):,} rows that no part of the model has seen.",
-            **summarise(
-                {method: judged},
-                classes=np.array(self.classes, dtype=object),
-                settings=settings,
-                labels=audit,
-            ),
-        }
-        if audit is not None:
-            trained_on = np.union1d(parts.train, parts.validation)
-            for suspect in self.numbers["labels"]["rows"]:
-                suspect["row"] = int(trained_on[suspect["row"]])
-
-
-def _training_notes(classifier: SelfCalibratedClassifier) -> list[str]:
-    notes = []
-    if classifier.n_networks is not None:
-        notes.append(
-            "One network was taught by those that were tried: on rows it has not seen, its log loss is "
-            "{log_loss:.4f}, and theirs {teacher_log_loss:.4f}.".format(**classifier.distilled_)
+        self.report = report_on(
+            judged,
+            classifier=self.classifier,
+            schema=self.schema,
+            rows=rows,
+            seed=self.seed,
+            notes=self.notes,
         )
-    if classifier.noisy_labels:
-        notes.append(
-            "The model foretells true labels, and is judged by labels as they were given: where some are wrong, it "
-            "looks too sure and less accurate than it is."
-        )
-    return notes
-
-
-def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
-    """What a race has tried, one line for each candidate."""
-    tried = {}
-    for record in getattr(classifier, "selection_", ()):
-        loss = record["out_of_fold_log_loss"]
-        tried[f"network {record['network']!r}"] = (
-            "not trained: no time was left"
-            if loss is None
-            else f"counts {record['weight']:.0%}; log loss {loss:.4f} on rows held out, {record['networks']} of "
-            f"{record['planned']} networks{', cut short by the time budget' if record['out_of_time'] else ''}"
-        )
-    return tried
-
-
-class _HeldOut:
-    """The rows kept apart, as the reject option sees a classifier: each answer claims to be right."""
-
-    classes_ = np.array([0, 1])
-
-    def __init__(self, model: TableModel) -> None:
-        self._confidence = model.held_out_confidence
-
-    def predict(self, X: object) -> Int:
-        return np.ones(len(self._confidence), dtype=np.int64)
-
-    def confidence(self, X: object) -> Float:
-        return self._confidence

@@ -3,7 +3,7 @@
   const numbers = JSON.parse(document.getElementById("numbers").textContent);
   const byId = (id) => document.getElementById(id);
   const slider = byId("threshold"), picker = byId("reject-method"), chart = byId("risk-chart");
-  const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}\u00a0%`;
+  const percent = (fraction, digits = 1) => `${(100 * fraction).toFixed(digits)}%`;
   const count = (n) => n.toLocaleString("en-US");
   const write = (id, text) => { byId(id).textContent = text; };
   const scale = Object.fromEntries(Object.entries(chart.dataset).map(([name, value]) => [name, Number(value)]));
@@ -53,7 +53,7 @@
     slider.setAttribute("aria-valuetext", `threshold ${threshold}`);
     write("threshold-value", threshold);
     write("coverage", percent(accepted / numbers.rows));
-    write("coverage-rows", `${count(accepted)} of ${count(numbers.rows)} rows answered`);
+    write("coverage-rows", `${count(accepted)} of ${count(numbers.rows)} ${numbers.rows === 1 ? "row" : "rows"} answered`);
     write("risk", accepted ? percent(errors / accepted, 2) : "none");
     write("risk-rows", accepted
       ? `${count(errors)} wrong; interval ${percent(reject.risk_low[at], 2)} to ${percent(reject.risk_high[at], 2)}`

@@ -1,0 +1,153 @@
+"""Options that several commands have, in groups that a command takes as one argument."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from selfcal.commands._shared import pairs, words
+
+Target = Annotated[str, typer.Option(help="The column with the true classes.")]
+DropUnlabelled = Annotated[
+    bool,
+    typer.Option("--drop-unlabelled", metavar="", help="Drop rows without a label, instead of an error."),
+]
+MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
+CORES = os.cpu_count() or 1
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Make every parameter that is a group of options, a dataclass, into the options that it holds."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{one.name: given.pop(one.name) for one in fields(group)})
+        command(**given)
+
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in groups:
+            parameters += _parameters(groups[parameter.name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+    vars(called)["__signature__"] = inspect.Signature(parameters)
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(one.name, kind, default=one.default, annotation=hints[one.name])
+        for one in fields(group)
+    ]
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a text file is written."""
+
+    sep: Annotated[
+        str | None,
+        typer.Option(
+            help="The separator between cells, such as ';' or tab. Default: detected automatically."
+        ),
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="The encoding of the text, such as latin-1. Default: UTF-8.")
+    ] = None
+    ragged: Annotated[
+        bool, typer.Option("--ragged", metavar="", help="Treat missing cells at the end of a line as empty.")
+    ] = False
+
+    def reading(self) -> dict[str, Any]:
+        """Arguments of `read_table` and `read_batches`."""
+        return {"sep": self.sep, "encoding": self.encoding, "ragged": self.ragged}
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What the columns of a table hold, and how its rows belong together."""
+
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind",
+            metavar="NAME=KIND",
+            help="The kind of a column: number, boolean, category, date or drop. May be repeated.",
+        ),
+    ] = None
+    decimal: Annotated[str, typer.Option(help="The decimal separator of numbers.")] = "."
+    missing: Annotated[
+        list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")
+    ] = None
+    nonfinite: Annotated[
+        str, typer.Option(help="Infinite numbers: error, or impute to treat them as missing.")
+    ] = "error"
+    drop_unlabelled: DropUnlabelled = False
+    classes_anyway: Annotated[
+        bool,
+        typer.Option(
+            "--classes-anyway",
+            metavar="",
+            help="Accept a target that looks continuous; each number is a class.",
+        ),
+    ] = False
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with the same value stay together in every split, such as visits of one patient.",
+        ),
+    ] = None
+
+    def fitting(self) -> dict[str, Any]:
+        """Arguments of `TableModel.fit`."""
+        return {
+            "drop_unlabelled": self.drop_unlabelled,
+            "classes_anyway": self.classes_anyway,
+            "group": self.group,
+            "kinds": pairs("--kind", self.kind),
+            "missing": self.missing or (),
+            "nonfinite": self.nonfinite,
+            "decimal": self.decimal,
+        }
+
+
+ProbPrefix = Annotated[
+    str | None,
+    typer.Option(help="The prefix of the columns of probabilities, before the class, such as prob_."),
+]
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """Where predictions are in a table."""
+
+    prob_prefix: ProbPrefix = None
+    columns: Annotated[
+        str | None,
+        typer.Option(help="The columns of probabilities, separated by commas, if not named after classes."),
+    ] = None
+    class_column: Annotated[str | None, typer.Option(help="The column with the predicted class.")] = None
+    confidence_column: Annotated[str | None, typer.Option(help="The column with its confidence.")] = None
+
+    def layout(self) -> dict[str, Any]:
+        """Arguments of `find_layout`."""
+        return {
+            "prefix": self.prob_prefix,
+            "columns": None if self.columns is None else words("--columns", self.columns),
+            "choice": self.class_column,
+            "confidence": self.confidence_column,
+        }

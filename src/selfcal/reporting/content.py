@@ -1,0 +1,282 @@
+"""The report as a value: what `report.json` holds and the page, the card and the commands show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from selfcal.reporting._plain import from_plain, to_plain
+
+Judgement = Literal["honest", "over", "under", "mixed"]
+
+Finding = Literal["over", "under", ""]
+"""Of a group: "over", "under", or empty if its gap could be noise."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score with its interval; an end is None where too few rows, or sums alone, do not give one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The ECE that a perfectly calibrated model shows by chance: mean, and 5% to 95%."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How often the model is right at a confidence it often has.
+
+    Attributes:
+        text: The whole sentence.
+        when: Its first part: which rows it is about.
+        range: The interval of the accuracy, in percent.
+        rows: How many rows it is about.
+        claimed: Their mean confidence.
+        right: Their accuracy.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    text: str
+    when: str
+    range: str
+    rows: int
+    claimed: float
+    right: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A bin of the reliability diagram."""
+
+    start: float = field(metadata={"json": "from"})
+    end: float = field(metadata={"json": "to"})
+    rows: int
+    confidence: float
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RangeGroup:
+    """Rows in one range of confidence: mean confidence (`claimed`) and accuracy (`right`) with its interval."""
+
+    start: float = field(metadata={"json": "from"})
+    end: float = field(metadata={"json": "to"})
+    rows: int
+    claimed: float
+    right: float
+    low: float
+    high: float
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class ClassGroup:
+    """Rows with one predicted class: mean confidence (`claimed`) and accuracy (`right`) with its interval."""
+
+    code: int = field(metadata={"json": "class"})
+    rows: int
+    claimed: float
+    right: float
+    low: float
+    high: float
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class ClassGroups:
+    """How many classes are predicted, how many of them with a finding, and those furthest off."""
+
+    predicted: int
+    over: int
+    under: int
+    groups: tuple[ClassGroup, ...]
+
+
+@dataclass(frozen=True)
+class RejectCurve:
+    """What each threshold on the confidence accepts, and the areas under the risk-coverage curve.
+
+    Attributes:
+        aurc: The area under the risk-coverage curve.
+        excess_aurc: What of it lies above the best possible order of the same predictions.
+        answered_at_risk: Pairs of a risk and the largest coverage with no higher one.
+        thresholds: The grid of thresholds; rows at a threshold are accepted.
+        accepted: How many rows each threshold accepts.
+        errors: How many of those are wrong.
+        risk_low: Lower ends of the intervals of the risk.
+        risk_high: Upper ends.
+        start: The place on the grid where the slider starts.
+        cells: For each cell (true, predicted) how many of its rows the step to the next threshold loses.
+    """
+
+    aurc: float
+    excess_aurc: float
+    answered_at_risk: tuple[tuple[float, float], ...]
+    thresholds: tuple[float, ...]
+    accepted: tuple[int, ...]
+    errors: tuple[int, ...]
+    risk_low: tuple[float, ...]
+    risk_high: tuple[float, ...]
+    start: int
+    cells: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A row with a wrong prediction; classes are codes."""
+
+    row: str
+    answered: int
+    true: int
+    confidence: float
+    probability_of_true: float
+
+
+@dataclass(frozen=True)
+class SuspectLabel:
+    """A row whose label looks wrong."""
+
+    row: int
+    given: str
+    suggested: str
+    suspicion: float
+
+
+@dataclass(frozen=True)
+class SuspectLabels:
+    """An audit of labels, with the first flagged rows."""
+
+    audited: int
+    noise_rate: float
+    flagged: int
+    false_alarms: float
+    expected_false_alarms: float
+    rows: tuple[SuspectLabel, ...]
+    summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What is known of one method even from sums over rows.
+
+    Attributes:
+        name: The method.
+        judgement: "honest" (no sign of miscalibration), "over", "under" or "mixed".
+        verdict: What the confidence is worth, in a sentence.
+        mean_confidence: The mean over all rows.
+        accuracy: Fraction of rows that are classified right.
+        ece: Expected calibration error of the confidence.
+        noise_floor: The ECE expected by chance.
+        log_loss: Mean log loss.
+        brier_score: Mean Brier score.
+        tests: p-values of calibration, by test.
+        by_range: Groups of rows by confidence.
+    """
+
+    name: str
+    judgement: Judgement
+    verdict: Verdict
+    mean_confidence: float
+    accuracy: Estimate
+    ece: Estimate
+    noise_floor: NoiseFloor
+    log_loss: Estimate
+    brier_score: Estimate
+    tests: Mapping[str, float]
+    by_range: tuple[RangeGroup, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodReport(Scores):
+    """All that a report says about one method.
+
+    Attributes:
+        log_loss_behind_best: Log loss minus the lowest one's; None for the lowest.
+        below_chance: Fraction of rows with a confidence below `1 / n_classes`.
+        bins: The bins of the reliability diagram that have rows.
+        by_class: Groups of rows by predicted class.
+        reject: What thresholds on the confidence would do.
+        worst: The wrong predictions with the highest confidence, if rows have names.
+    """
+
+    log_loss_behind_best: Estimate | None
+    below_chance: float
+    bins: tuple[Bin, ...]
+    by_class: ClassGroups
+    reject: RejectCurve
+    worst: tuple[Mistake, ...] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreReport:
+    """A report from sums over rows, for more rows than are kept in memory."""
+
+    rows: int
+    level: float
+    n_bins: int
+    methods: tuple[Scores, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python, ready for JSON."""
+        return dict(to_plain(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Methods judged on the same rows; `summarise` makes it.
+
+    Attributes:
+        title: The heading of the page.
+        subtitle: What the data is.
+        format: The version of this layout.
+        selfcal: The version of selfcal that made it.
+        rows: Number of rows.
+        classes: The names of the classes.
+        class_rows: Number of rows of each true class.
+        level: The level of all intervals.
+        n_bins: Number of bins of the calibration error.
+        n_resamples: Number of label sets drawn for the noise floor and the test.
+        seed: Seed of the draws.
+        settings: What else is written down about data and training.
+        methods: One entry for each method.
+        labels: An audit of the training labels.
+    """
+
+    title: str = ""
+    subtitle: str = ""
+    format: int
+    selfcal: str
+    rows: int
+    classes: tuple[str, ...]
+    class_rows: tuple[int, ...]
+    level: float
+    n_bins: int
+    n_resamples: int
+    seed: int
+    settings: Mapping[str, str]
+    methods: tuple[MethodReport, ...]
+    labels: SuspectLabels | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain Python, ready for JSON."""
+        return dict(to_plain(self))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """The report that `to_dict` wrote."""
+        return from_plain(cls, values)

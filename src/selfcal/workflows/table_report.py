@@ -1,0 +1,77 @@
+"""The report on a table model, from its predictions on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from selfcal.estimators.classifier import SelfCalibratedClassifier
+from selfcal.reporting._names import counted
+from selfcal.reporting.content import Report
+from selfcal.reporting.predictions import Predictions
+from selfcal.reporting.summarise import summarise
+from selfcal.tabular.schema import Schema
+from selfcal.workflows.table_training import TrainingRows
+
+
+def report_on(
+    judged: Predictions,
+    *,
+    classifier: SelfCalibratedClassifier,
+    schema: Schema,
+    rows: TrainingRows,
+    seed: int,
+    notes: Sequence[str],
+) -> Report:
+    """Judge predictions on held-out rows, and write down how the model was trained.
+
+    Args:
+        judged: The predictions on the held-out rows.
+        classifier: The fitted classifier.
+        schema: The columns.
+        rows: What it was trained on.
+        seed: The seed of the splits and the training.
+        notes: What a user should be told about the data and the training.
+    """
+    method = classifier.recipe_.name
+    trained_on = {
+        "rows for training": f"{len(rows.parts.train):,}",
+        "rows for the outer level, calibration and early stopping": f"{len(rows.parts.validation):,}",
+    }
+    if classifier.trains_several:
+        trained_on = {"rows for cross-fitting": f"{classifier._n_rows:,}"}
+    settings = {
+        "target": schema.target,
+        "method": method,
+        "seed": seed,
+        **trained_on,
+        **tried(classifier),
+        "steps": classifier.n_iter_,
+        "columns used": f"{len(schema.used):,} of {len(schema.columns):,}",
+        **{f"note {number}": note for number, note in enumerate(notes, start=1)},
+    }
+    return summarise(
+        {method: judged},
+        title="How far can this model be trusted?",
+        subtitle=f"Evaluated on {len(judged.y):,} held-out rows.",
+        classes=np.array(rows.classes, dtype=object),
+        settings=settings,
+        labels=classifier.suspect_labels() if classifier.trains_several else None,
+        label_rows=rows.fitted.tolist(),
+    )
+
+
+def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
+    """The candidates of a selection, one line for each."""
+    lines = {}
+    for record in getattr(classifier, "selection_", ()):
+        loss = record["out_of_fold_log_loss"]
+        networks = f"{record['networks']:,} of {counted(record['planned'], 'network')}"
+        lines[f"network {record['network']!r}"] = (
+            "not trained: the time budget was used up"
+            if loss is None
+            else f"weight {record['weight']:.0%}; out-of-fold log loss {loss:.4f}, {networks}"
+            f"{', stopped by the time budget' if record['out_of_time'] else ''}"
+        )
+    return lines

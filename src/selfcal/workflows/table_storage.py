@@ -1,0 +1,83 @@
+"""What a model folder holds besides the classifier: the preprocessor, the report and the held-out predictions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selfcal._support import checks
+from selfcal._support.checks import Float
+from selfcal.errors import DataError
+from selfcal.reporting._plain import to_plain
+from selfcal.reporting.card import model_card
+from selfcal.reporting.content import Report
+from selfcal.reporting.page import render
+from selfcal.storage import skops_archive
+from selfcal.tabular.preprocessing import Preprocessor
+
+PREPROCESSOR = "preprocessor.skops"
+
+
+@dataclass(frozen=True)
+class TableContents:
+    """The parts of a table model that are not its classifier.
+
+    Attributes:
+        preprocessor: Turns a table into the network's input.
+        notes: What a user should be told about the data and the training.
+        report: How the model did on held-out rows.
+        confidence: The confidence in each held-out row.
+        wrong: Whether the prediction was wrong there.
+    """
+
+    preprocessor: Preprocessor
+    notes: tuple[str, ...]
+    report: Report
+    confidence: Float
+    wrong: NDArray[np.bool_]
+
+    def files(self) -> dict[str, bytes]:
+        """The files to store beside the classifier."""
+        stored = {
+            "preprocessor": self.preprocessor.state(),
+            "table": json.dumps({"notes": self.notes, "numbers": self.report.to_dict()}),
+            "confidence": self.confidence,
+            "wrong": self.wrong,
+        }
+        return {
+            PREPROCESSOR: skops_archive.dump(stored),
+            "report.html": render(self.report).encode(),
+            "model_card.md": model_card(self.report).encode(),
+        }
+
+    def metrics(self) -> dict[str, Any]:
+        """The scores for the description of the model."""
+        judged, names = self.report.methods[0], ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
+        return {
+            "held_out_rows": self.report.rows,
+            "judgement": judged.judgement,
+            **{name: to_plain(getattr(judged, name)) for name in names},
+        }
+
+    @classmethod
+    def read(cls, data: bytes) -> TableContents:
+        """What `files` stored in the archive of the preprocessor."""
+        stored = skops_archive.load(data)
+        table = json.loads(stored["table"])
+        confidence = checks.unit_interval(stored["confidence"])
+        wrong = np.asarray(stored["wrong"], dtype=bool)
+        checks.same_length(confidence=confidence, wrong=wrong)
+        report = Report.from_dict(table["numbers"])
+        if not report.methods:
+            raise DataError("A stored report must have at least one method; it has none.")
+        return cls(
+            Preprocessor.from_state(stored["preprocessor"]),
+            tuple(table["notes"]),
+            report,
+            confidence,
+            wrong,
+        )

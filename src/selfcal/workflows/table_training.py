@@ -1,0 +1,107 @@
+"""Training a table model: the memory it will take, the fit, and what to tell the user about it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from selfcal._support.checks import Int
+from selfcal.errors import DataError
+from selfcal.estimators.classifier import SelfCalibratedClassifier
+from selfcal.tabular.io.reading import memory_of
+from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.split import Parts
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """A table with labels, ready to train on.
+
+    Attributes:
+        table: The labelled rows.
+        codes: The class of each row.
+        groups: The group of each row; rows of a group stay together in every split.
+        parts: Which rows to train on, to validate on and to hold out.
+        classes: The labels, in the order of the codes.
+    """
+
+    table: pl.DataFrame
+    codes: Int
+    groups: Int
+    parts: Parts
+    classes: tuple[str, ...]
+
+    @property
+    def fitted(self) -> Int:
+        """The rows that take part in the training in any way."""
+        return np.union1d(self.parts.train, self.parts.validation)
+
+
+def check_memory(
+    rows: TrainingRows, preprocessor: Preprocessor, classifier: SelfCalibratedClassifier
+) -> None:
+    """Refuse before training what would take more memory than allowed; measured, with a fifth to spare."""
+    parts, n_classes = rows.parts, len(rows.classes)
+    predicted = len(parts.held_out) + len(parts.validation)
+    cells = 3 * predicted * n_classes  # scores, probabilities, and a copy to work on
+    if classifier.trains_several:
+        fitted = rows.fitted
+        predicted = len(parts.held_out) + len(fitted)
+        copies = classifier.probability_copies
+        cells = 3 * len(parts.held_out) * n_classes + copies * len(fitted) * n_classes + 14 * n_classes**2
+    # the numbers of the network's input, in double and in single precision
+    numbers = 12 * rows.table.height * len(preprocessor.feature_names)
+    budget, needed = preprocessor.budget, 2 * memory_of(rows.table) + numbers + 8 * cells
+    if needed > budget:
+        raise DataError(
+            f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
+            f"{classifier.method!r}, {n_classes:,} classes and {predicted:,} rows to predict need about "
+            f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
+            "temperature), or raise the budget (--memory of selfcal fit)."
+        )
+
+
+def train(
+    rows: TrainingRows, preprocessor: Preprocessor, classifier: SelfCalibratedClassifier
+) -> tuple[str, ...]:
+    """Fit the classifier.
+
+    Returns:
+        Notes for the user: what it warned of, and what follows from its settings.
+    """
+    first, second = rows.parts.train, rows.parts.validation
+    # codes are enough to train on; names of any length are needed only to predict
+    further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
+    if classifier.trains_several:
+        first = rows.fitted
+        further |= {"groups": rows.groups[first]}
+    else:
+        further |= {"groups": rows.groups[first], "groups_val": rows.groups[second]}
+        further |= {"X_val": preprocessor.transform(rows.table[second]), "y_val": rows.codes[second]}
+    X = preprocessor.transform(rows.table[first])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        classifier.fit(X, rows.codes[first], **further)
+    for warning in caught:
+        warnings.warn(warning.message, stacklevel=3)
+    warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+    return (*warned, *_notes(classifier))
+
+
+def _notes(classifier: SelfCalibratedClassifier) -> list[str]:
+    notes = []
+    if classifier.n_networks is not None:
+        notes.append(
+            "One network was distilled from the ensemble: its log loss on held-out rows is {log_loss:.4f}, that of "
+            "the ensemble {teacher_log_loss:.4f}.".format(**classifier.distilled_)
+        )
+    if classifier.noisy_labels:
+        notes.append(
+            "The model predicts true labels but is evaluated on the given labels: where some of them are wrong, it "
+            "looks over-confident and less accurate than it is."
+        )
+    return notes
