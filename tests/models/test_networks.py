@@ -14,12 +14,12 @@ from selfcal._support.random_streams import Dropout
 from selfcal.errors import ConfigError
 from selfcal.models import (
     FOR_TABLES,
+    columns_to_encode,
     for_table,
     mlp,
     origin,
     resnet18,
     resnet50,
-    spread_columns,
     tabular,
     vgg16,
 )
@@ -61,28 +61,28 @@ class TestForTables:
         assert widths == [*([] if kind in ("linear", "additive") else expected), 4]
 
     @pytest.mark.parametrize("kind", FOR_TABLES)
-    def test_rows_with_nothing_to_spread(self, kind):
+    def test_rows_with_nothing_to_encode(self, kind):
         assert for_table(kind, torch.zeros(10, 2), 3)(torch.ones(5, 2)).isfinite().all()
 
     @pytest.mark.parametrize(
         ("kind", "encoding"),
         [("additive", PiecewiseLinear), ("tabular", PiecewiseLinear), ("periodic", Periodic)],
     )
-    def test_columns_of_two_values_are_not_spread(self, kind, encoding):
+    def test_columns_of_two_values_are_not_encoded(self, kind, encoding):
         first = for_table(kind, ROWS, 4)[0]
         assert type(first) is encoding
-        assert first.columns == spread_columns(ROWS) == [0, 1]
+        assert first.columns == columns_to_encode(ROWS) == [0, 1]
 
     def test_bins_are_placed_before_training(self):
         assert for_table("tabular", ROWS, 4)[0].lower.isfinite().any()
 
-    def test_effects_of_columns_add_up(self):
+    def test_additive_network_is_additive(self):
         module = for_table("additive", ROWS, 4)
         a, b = torch.tensor([[0.3, -1.0, 0.0]]), torch.tensor([[-0.7, 0.4, 1.0]])
         mixed = torch.stack([a, b, torch.where(torch.tensor([True, False, False]), a, b),
                              torch.where(torch.tensor([True, False, False]), b, a)])  # fmt: skip
-        said = module(mixed[:, 0])
-        torch.testing.assert_close(said[0] + said[1], said[2] + said[3])
+        logits = module(mixed[:, 0])
+        torch.testing.assert_close(logits[0] + logits[1], logits[2] + logits[3])
 
     def test_bad_settings(self):
         with pytest.raises(ConfigError, match=r"network must be one of .*Did you mean 'tabular'"):
@@ -120,7 +120,7 @@ def test_bad_settings_of_image_networks(network, settings):
 
 
 @IMAGE_NETWORKS
-def test_a_row_is_predicted_alike_however_the_images_lie_in_memory(network):
+def test_predictions_do_not_depend_on_the_memory_layout(network):
     module = network(width=4).eval().double()
     x = torch.randn(3, 3, 32, 32, dtype=torch.float64)
     torch.testing.assert_close(module(x), module(x.contiguous(memory_format=torch.channels_last)))
@@ -206,7 +206,7 @@ def test_narrow_convolutions_do_not_corrupt_memory(threads):
 
 
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
-def test_columns_worth_spreading_are_those_with_three_values(n_rows, n_columns, n_values, seed):
+def test_columns_with_three_values_are_encoded(n_rows, n_columns, n_values, seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(n_values, (n_rows, n_columns), generator=generator).float()
-    assert spread_columns(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]
+    assert columns_to_encode(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]
