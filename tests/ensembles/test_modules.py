@@ -117,7 +117,7 @@ class TestDenoised:
     def test_it_is_the_undone_noise_and_a_little_of_the_answer_itself(self):
         logits = np.random.default_rng(0).normal(size=(20, 2))
         said = softmax(logits, axis=1)
-        expected = (1 - KEPT) * transition.undone(said, self.MATRIX, 1.7) + KEPT * said
+        expected = (1 - KEPT) * transition.noise_corrected(said, self.MATRIX, 1.7) + KEPT * said
         np.testing.assert_allclose(self.answer(logits, 1.7).exp(), expected, atol=1e-5)
 
     @pytest.mark.parametrize("size", [1.0, 1e3, 1e30])

@@ -38,7 +38,7 @@ from selfcal.estimators.scaling import FARTHEST, Scaling
 from selfcal.estimators.settings import ClassifierSettings
 from selfcal.estimators.splits import Parts, keep_back, with_validation
 from selfcal.label_noise.audit import SMALLEST, LabelAudit, audit_labels
-from selfcal.label_noise.transition import undoing
+from selfcal.label_noise.transition import fit_noise_correction
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.storage import Storable
@@ -246,7 +246,9 @@ class SelfCalibratedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def _noise_corrected(self, network: nn.Module) -> NoiseCorrected:
         """The network, cleared of the noise in the labels it was taught by."""
-        matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
+        matrix, power = fit_noise_correction(
+            self._known_out_of_fold(), self._codes, self.suspect_labels().transition
+        )
         return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
     def _remember(self, result: TrainingResult) -> None:
