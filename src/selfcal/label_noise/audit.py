@@ -134,8 +134,8 @@ def audit_labels(
 
     Reference:
         Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), for the transition matrix
-        estimated from unambiguous rows; Efron, Large-scale inference (2010), for the local false discovery rate; Northcutt et
-        al., Confident learning (JAIR 2021), for finding label errors from out-of-fold predictions.
+        estimated from unambiguous rows; Efron, Large-scale inference (2010), for the local false discovery rate;
+        Northcutt et al., Confident learning (JAIR 2021), for finding label errors from out-of-fold predictions.
     """
     p = probabilities(probs)
     n, k = p.shape
