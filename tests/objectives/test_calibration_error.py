@@ -169,10 +169,10 @@ class TestDECE:
         assert got == pytest.approx((upper - lower) / 3)
 
     def test_the_stated_share_of_a_bin(self):
-        from selfcal._support.top_label import bin_shares
+        from selfcal._support.top_label import bin_memberships
 
         middle = torch.tensor([10.5 / 15], dtype=torch.float64)
-        share = bin_shares(middle, 15, 2 * DECE().bin_temperature / 15)[0, 10]
+        share = bin_memberships(middle, 15, 2 * DECE().bin_temperature / 15)[0, 10]
         assert share.item() == pytest.approx(0.93, abs=0.005)
 
 

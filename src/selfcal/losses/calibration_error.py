@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import in_range, one_of
-from selfcal._support.top_label import bin_shares, root, top
+from selfcal._support.top_label import bin_memberships, root, top
 from selfcal.losses._rows import Hyper, hyper, is_label
 from selfcal.losses.cross_entropy import cross_entropy
 
@@ -79,7 +79,7 @@ def soft_ece(
     in_range("temperature", temperature, 0, open_low=True)
     one_of("norm", norm, ("l1", "l2"))
     confidence, right = top(logits, y)
-    shares = bin_shares(confidence, n_bins, temperature) / len(y)
+    shares = bin_memberships(confidence, n_bins, temperature) / len(y)
     gaps = shares.T @ (right.to(confidence) - confidence)
     if norm == "l1":
         error = gaps.abs().sum()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import in_range, positive_int
-from selfcal._support.top_label import bin_shares, known_labels
+from selfcal._support.top_label import bin_memberships, known_labels
 from selfcal.objectives._rows import mean_over_rows, normalized_weights
 from selfcal.training.interfaces import Objective
 from selfcal.training.types import Batch, Output
@@ -128,7 +128,7 @@ class DECE(Objective):
         """The error of the batch."""
         confidence, accuracy = _claims(output, batch, self.accuracy_temperature)
         # completing the square in (b c - e_1 - ... - e_b) / T leaves -(c - middle of b)² n / 2T
-        members = bin_shares(confidence, self.n_bins, 2 * self.bin_temperature / self.n_bins)
+        members = bin_memberships(confidence, self.n_bins, 2 * self.bin_temperature / self.n_bins)
         return mean_over_rows(members * (accuracy - confidence)[:, None], batch).abs().sum()
 
 
