@@ -78,7 +78,7 @@ def test_rises_with_the_networks_confidence():
     assert (np.diff(calibrator.confidence(logits)[order]) >= 0).all()
 
 
-def test_confidence_is_honest_on_the_rows_it_was_fitted_on():
+def test_confidence_is_calibrated_on_the_rows_it_was_fitted_on():
     logits, y = overconfident()
     confidence = IsotonicConfidence().fit(logits, y).confidence(logits)
     assert confidence.mean() == pytest.approx(np.mean(logits.argmax(axis=1) == y))

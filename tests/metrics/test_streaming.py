@@ -114,7 +114,7 @@ def test_bad_rows_leave_no_trace():
 
 
 def test_no_rows_yet():
-    with pytest.raises(DataError, match="it has none. Call update first"):
+    with pytest.raises(DataError, match="Call update first"):
         CalibrationAccumulator(2).compute()
 
 
