@@ -88,9 +88,7 @@ def run_command(work: Callable[[], object]) -> None:
             raise Stopped(number)
 
     def unraisable(lost: Any) -> None:
-        if isinstance(
-            lost.exc_value, Stopped
-        ):  # raised where exceptions are ignored, such as in a destructor
+        if isinstance(lost.exc_value, Stopped):  # raised in a destructor, say, where exceptions are ignored
             _end(lost.exc_value.number)
         sys.__unraisablehook__(lost)
 

@@ -31,10 +31,10 @@ ELIMINATION_RATE, ELIMINATION_SPREAD = np.array([0.189, 0.214]), np.array([0.048
 """g/L per hour, from 976 men and 114 women stopped for drink-driving (Jones and Andersson 1996)."""
 
 MEAL_FACTOR = np.array([1.0, 0.72, 0.50])
-"""Peak concentration after a light breakfast and after a steak, as a share of fasting (Lin et al. 1976)."""
+"""Peak concentration after a light breakfast and after a steak, as a fraction of fasting (Lin et al. 1976)."""
 
 NOISE = 0.15
-"""Within one person 2 % of the variance of the distribution volume and 3 % of that of the elimination capacity
+"""Within one person 2% of the variance of the distribution volume and 3% of that of the elimination capacity
 remain (Norberg et al. 2000): √.02 to √.03 of the spread. It also makes the Bayes accuracy .99."""
 
 WEIGHT_MEDIAN, WEIGHT_LOG_SPREAD = np.array([84.0, 71.0]), 0.17
@@ -65,7 +65,7 @@ class BloodAlcohol(GenerativeDataset):
     simulation with the same five features, not a copy. Never use it to decide whether someone may drive.
 
     Args:
-        noise: spread of r and β as a share of the spread between people; 1 is a stranger (Bayes accuracy .94),
+        noise: spread of r and β as a fraction of the spread between people; 1 is a stranger (Bayes accuracy .94),
             the default is about what remains from day to day within one person whose own means are known.
 
     Example:

@@ -1,4 +1,4 @@
-"""The first thing to run: four methods on one small data set, one table, one page."""
+"""A demonstration: four methods on one small data set, with a table and a report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from selfcal.reporting import Picture, report
 from selfcal.reporting.predictions import Predictions
 
 DATASET = "blobs-1.7"
-TRAINED_ON = {"early_stopping": False, "max_epochs": 1000}
+FIXED_EPOCHS = {"early_stopping": False, "max_epochs": 1000}
 METHODS = {
-    "Standard, trained on": ("standard", TRAINED_ON),
+    "Standard, trained on": ("standard", FIXED_EPOCHS),
     "Standard, early-stopped": ("standard", {}),
-    "IsoReg on trained-on": ("isoreg", TRAINED_ON),
+    "IsoReg on trained-on": ("isoreg", FIXED_EPOCHS),
     "BO4SC": ("bo4sc", {}),
 }
 
@@ -46,7 +46,7 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         Path(out) / "report.html",
         title="Four ways to train one network",
         subtitle="Blobs 1.7: five overlapping classes in the plane; 700 training rows, 300 validation rows, "
-        f"judged on {len(parts.test.y):,} test rows. The oracle is the true posterior: nobody can do better.",
+        f"evaluated on {len(parts.test.y):,} test rows. The oracle is the true posterior, which is optimal.",
         row_names=[f"test row {i}" for i in range(len(parts.test.y))],
         settings={"data set": DATASET, "seed of data and training": seed},
         pictures=[plane],

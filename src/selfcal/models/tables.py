@@ -140,9 +140,8 @@ def columns_to_encode(x: Tensor) -> list[int]:
         >>> columns_to_encode(torch.tensor([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0]]))
         [1]
     """
-    other = (
-        x != x[0]
-    )  # than the first value; the next line finds a second value, and a third one differs from both
+    other = x != x[0]
+    # a second value differs from the first one, and a third one from both
     second = x.gather(0, other.byte().argmax(dim=0, keepdim=True))
     return (other & (x != second)).any(dim=0).nonzero().flatten().tolist()
 

@@ -1,4 +1,4 @@
-"""Pictures of calibration: what is computed and what is drawn are separate functions.
+"""Figures of calibration, with separate functions for computing and drawing.
 
 Functions that take `ax` draw on it; functions that end in `_figure` build a `Figure` and return it. Nothing
 here loads pyplot or changes its state or the rcParams, and matplotlib itself is loaded only when drawing.
