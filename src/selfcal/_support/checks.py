@@ -6,7 +6,7 @@ A message states what was expected, what came, and what to do. NumPy only, so th
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,13 +66,33 @@ def shorten(value: object, max_length: int = 60) -> str:
     return text if len(text) <= max_length else f"{text[:max_length]}..."
 
 
+def listed(names: Sequence[object], most: int = 10) -> str:
+    """Return the names as text for a message, with dots after the first ones.
+
+    Example:
+        >>> listed(["a", "b", "c"], most=2)
+        "'a', 'b', ..."
+    """
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
+
+
+def did_you_mean(name: str, options: Iterable[str], *, cutoff: float = 0.5) -> str:
+    """Return a sentence that suggests the closest option, with a space before it; empty if none is close.
+
+    Example:
+        >>> did_you_mean("unifrom", ["uniform", "quantile"])
+        " Did you mean 'uniform'?"
+    """
+    near = difflib.get_close_matches(name, options, n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
     """Return `value` if it is allowed; otherwise raise an error that suggests the closest allowed value."""
     options = list(allowed)
     if value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(str(value), options)
     raise ConfigError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.{hint}")
 
 

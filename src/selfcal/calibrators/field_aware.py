@@ -71,7 +71,7 @@ class FieldAwareCalibration(LogitCalibrator):
         classes: ArrayLike | None = None,
         field: ArrayLike | None = None,
     ) -> Self:
-        """Fit on logits the network gave for rows it was not trained on.
+        """Fit on logits of rows that the network was not trained on.
 
         Args:
             logits: One row per sample and one column per class.

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 from polars.selectors import by_name
 
+from selfcal._support.checks import shorten
 from selfcal.errors import DataError
 
 MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nat", "?", "-", ".")
@@ -20,7 +21,8 @@ one of unknown size), and in the target it is a class.
 """
 
 TIMESTAMP = pl.Datetime("us")
-_GROUP = 256
+COLUMN_GROUP = 256
+"""Columns that are converted at a time."""
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
@@ -45,7 +47,10 @@ def read_numbers(
     """
     exprs = [_number(name, dtype, decimal) for name, dtype in table.schema.items()]
     # polars plans thousands of expressions much more slowly than many groups of a few
-    groups = [table[:, i : i + _GROUP].select(exprs[i : i + _GROUP]) for i in range(0, len(exprs), _GROUP)]
+    groups = [
+        table[:, i : i + COLUMN_GROUP].select(exprs[i : i + COLUMN_GROUP])
+        for i in range(0, len(exprs), COLUMN_GROUP)
+    ]
     values = pl.concat(groups, how="horizontal") if groups else table
     unreadable = {}
     lost = (after - before for before, after in zip(_nulls(table), _nulls(values), strict=True))
@@ -108,8 +113,7 @@ def first_row(mask: pl.Series) -> int:
 def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError:
     """Return the error that names the first cell that is not of the kind of its column."""
     row = first_row(mask)
-    value = str(cells[row - 1])
-    shown = repr(value if len(value) <= 60 else value[:57] + "...")
+    shown = repr(shorten(cells[row - 1]))
     return DataError(
         f"Column {name!r} must hold {kind}; row {row} is {shown} ({mask.sum():,} such cells; row 1 is the first "
         f"below the header). Correct the cells, add their spelling to the missing values (--missing {shown}), or "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float, Int, listed
 
 SIGNIFICANT_DIGITS = 6
 """Rows that agree in this many significant digits of every number differ by rounding only."""
@@ -104,7 +104,7 @@ def find_copies(
     if n_groups(whole) < min(MIN_DISTINCT_ROWS, n / 2):
         return Copies(np.arange(n), (_few_note(n_groups(whole), n),))
     labels = range(width) if names is None else names
-    shown = [repr(labels[column]) for column in ignored]
+    shown = [labels[column] for column in ignored]
     return Copies(whole, _notes(n, n_groups(equal), n_groups(rounded), n_groups(whole), shown))
 
 
@@ -217,7 +217,7 @@ def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bits ^ (bits >> np.uint64(31))
 
 
-def _notes(n: int, equal: int, rounded: int, whole: int, ignored: Sequence[str]) -> tuple[str, ...]:
+def _notes(n: int, equal: int, rounded: int, whole: int, ignored: Sequence[object]) -> tuple[str, ...]:
     notes = []
     if equal < n:
         notes.append(f"{_rows(n - equal, n, 'repeat')} an earlier row; copies are kept in the same part.")
@@ -227,10 +227,9 @@ def _notes(n: int, equal: int, rounded: int, whole: int, ignored: Sequence[str])
             "digits; such near-copies are kept in the same part."
         )
     if whole < rounded:
-        shown = ", ".join(ignored[:10]) + (", ..." if len(ignored) > 10 else "")
         notes.append(
-            f"{_rows(rounded - whole, n, 'equal')} an earlier row except for identifiers or dates ({shown}); such "
-            "near-copies are kept in the same part."
+            f"{_rows(rounded - whole, n, 'equal')} an earlier row except for identifiers or dates ({listed(ignored)}); "
+            "such near-copies are kept in the same part."
         )
     return tuple(notes)
 

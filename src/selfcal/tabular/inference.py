@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import one_of
+from selfcal._support.checks import one_of, shorten
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.cells import (
+    COLUMN_GROUP,
     MISSING,
     read_booleans,
     read_dates,
@@ -40,7 +41,6 @@ MIN_READABLE = 0.9
 MIN_ROWS = 20
 """Columns with fewer values than this are never taken for free text or an identifier."""
 
-_GROUP = 256  # columns whose numbers are in memory at a time
 _INT64_LIMIT = 2.0**63
 
 
@@ -86,8 +86,8 @@ def infer_schema(
     schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
-    for start in range(0, features.width, _GROUP):
-        group = features[:, start : start + _GROUP]
+    for start in range(0, features.width, COLUMN_GROUP):
+        group = features[:, start : start + COLUMN_GROUP]
         for facts in _facts(group, schema):
             kind, _, form = declared.get(facts.name, "").partition(":")
             column = _declared(facts, kind, form or None) if kind else _inferred(facts)
@@ -310,5 +310,4 @@ def _words(cells: pl.Series) -> float:
 
 
 def _excerpt(cells: pl.Series) -> str:
-    text = str(cells.drop_nulls().head(1).item())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shorten(cells.drop_nulls().head(1).item())

@@ -15,7 +15,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from selfcal._support.checks import Float, positive_int
+from selfcal._support.checks import Float, listed, positive_int
 from selfcal.errors import DataError
 from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
 from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
@@ -47,8 +47,7 @@ class Encoded:
             for name, count in self.unseen.items()
         ]
         if self.extra:
-            shown = ", ".join(map(repr, self.extra[:10])) + (", ..." if len(self.extra) > 10 else "")
-            notes.append(f"Columns that were not in the training table are ignored: {shown}.")
+            notes.append(f"Columns that were not in the training table are ignored: {listed(self.extra)}.")
         return tuple(notes)
 
 
@@ -111,10 +110,9 @@ class Preprocessor:
         known, given = {c.name for c in self.schema.columns} | {self.schema.target}, set(table.columns)
         missing = [c.name for c in self.schema.used if c.name not in given]
         if missing:
-            shown = ", ".join(map(repr, missing[:20])) + (", ..." if len(missing) > 20 else "")
             raise DataError(
-                f"The table must have every column the model was trained on; missing {len(missing)}: {shown}. Look "
-                "for a column that was renamed, or a wrong separator (--sep)."
+                f"The table must have every column the model was trained on; missing {len(missing)}: "
+                f"{listed(missing, 20)}. Look for a column that was renamed, or a wrong separator (--sep)."
             )
         extra = tuple(name for name in table.columns if name not in known)
         width = len(self.feature_names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import Float, shorten
+from selfcal._support.checks import Float, did_you_mean, listed, shorten
 from selfcal.errors import DataError
 from selfcal.tabular.cells import MISSING, first_row, read_booleans, read_dates, read_levels, read_numbers
 
@@ -81,12 +80,10 @@ def column_named(table: pl.DataFrame, name: str) -> str:
     """Return `name` if the table has such a column; otherwise an error with the nearest name."""
     if name in table.columns:
         return name
-    near = difflib.get_close_matches(name, table.columns, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, table.columns)
     if table.width == 1:
         hint = " A single column may mean another separator; name it with --sep."
-    some = ", ".join(map(repr, table.columns[:20])) + (", ..." if table.width > 20 else "")
-    raise DataError(f"The table must have a column {name!r}; it has {some}.{hint}")
+    raise DataError(f"The table must have a column {name!r}; it has {listed(table.columns, 20)}.{hint}")
 
 
 def column_values(table: pl.DataFrame, schema: Schema) -> Float:

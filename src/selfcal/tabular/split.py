@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float, Int, listed
 from selfcal._support.splits import split_groups
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.cells import read_numbers, text_cells
@@ -160,5 +160,6 @@ def _absent_classes(labels: Target, parts: Parts) -> list[str]:
     absent = [labels.classes[code] for code in np.flatnonzero(counts == 0)]
     if not absent:
         return []
-    shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
-    return [f"Classes with too few rows for evaluation; their calibration is not estimable: {shown}."]
+    return [
+        f"Classes with too few rows for evaluation; their calibration is not estimable: {listed(absent)}."
+    ]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._support.checks import Int
+from selfcal._support.checks import Int, listed
 from selfcal.errors import DataError
 
 MAX_RECORD_BYTES = 64 * 2**20
@@ -192,7 +192,7 @@ def header_names(header: Block, layout: Layout) -> tuple[str, ...]:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise DataError(
-            f"{layout.name} must name each column once; {', '.join(map(repr, twice[:10]))} "
+            f"{layout.name} must name each column once; {listed(twice)} "
             f"{'occurs' if len(twice) == 1 else 'occur'} more than once in line {header.line}. Rename or remove them."
         )
     return names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+from selfcal._support.checks import did_you_mean
 from selfcal.errors import ConfigError, DataError
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
@@ -135,8 +135,7 @@ def _open_path(source: str | os.PathLike[str], opened: Opened) -> BinaryIO:
         siblings = (
             os.listdir(path.parent) if isinstance(error, FileNotFoundError) and path.parent.is_dir() else []
         )
-        near = difflib.get_close_matches(path.name, siblings, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else " Check the path."
+        hint = did_you_mean(path.name, siblings, cutoff=0.6) or " Check the path."
         raise DataError(f"{source} cannot be opened: {reason}.{hint}") from None
     return stream
 
