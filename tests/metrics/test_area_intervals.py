@@ -45,8 +45,8 @@ def test_the_value_is_the_metric_and_the_mean_of_the_influences(area, data):
     assert interval.low - 1e-9 <= interval.value <= interval.high + 1e-9
     curve = metrics.risk_coverage_curve(y, p, sample_weight=w)
     if_wrong, always = area_intervals._influence(curve, area)
-    share = np.diff(curve.coverage, prepend=0)
-    assert share @ (if_wrong * curve.rate + always) == pytest.approx(interval.value, abs=1e-9)
+    weight = np.diff(curve.coverage, prepend=0)
+    assert weight @ (if_wrong * curve.rate + always) == pytest.approx(interval.value, abs=1e-9)
 
 
 @each_area

@@ -44,9 +44,9 @@ def test_brier_resolution_is_never_negative(data):
 @every_split
 def test_uncertainty_is_the_score_of_the_shares_of_the_classes(split, score):
     y = np.array([0, 0, 0, 1, 1, 2])
-    shares = np.tile([1 / 2, 1 / 3, 1 / 6], (6, 1))
-    parts = split(y, shares)
-    assert parts.uncertainty == pytest.approx(score(y, shares))
+    frequencies = np.tile([1 / 2, 1 / 3, 1 / 6], (6, 1))
+    parts = split(y, frequencies)
+    assert parts.uncertainty == pytest.approx(score(y, frequencies))
     assert parts.calibration == pytest.approx(0, abs=1e-12)
     assert parts.resolution == pytest.approx(0, abs=1e-12)
     other = np.random.default_rng(0).dirichlet(np.ones(3), size=6)

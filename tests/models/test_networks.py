@@ -189,7 +189,7 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_narrow_convolutions_do_not_corrupt_memory(threads):
-    """On a CPU with AVX2 alone, which oneDNN can be told this one is, torch's backward pass through narrow layers
+    """On a CPU with AVX2 alone, which oneDNN can be made to assume, torch's backward pass through narrow layers
     crashes, hangs or returns nonsense for some memory layouts; the caller's may be one of them."""
     program = (
         f"import torch; from selfcal import models; torch.set_num_threads({threads}); torch.manual_seed(0)\n"

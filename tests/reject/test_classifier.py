@@ -48,13 +48,13 @@ def fitted(y=CODES, model=None, **aim):
 def test_labels_of_every_kind(kind, aim):
     y = LABELS[kind]
     model = fitted(y, **aim)
-    said, accepted = model.predict(X[TEST]), model.accepts(X[TEST])
-    assert said.dtype == object
+    predicted, accepted = model.predict(X[TEST]), model.accepts(X[TEST])
+    assert predicted.dtype == object
     assert 0 < accepted.sum() < len(accepted)
-    assert all(answer is ABSTAIN for answer in said[~accepted])
-    np.testing.assert_array_equal(said == ABSTAIN, ~accepted)
-    assert {type(answer) for answer in said[accepted]} == {type(y.tolist()[0])}
-    assert set(said[accepted]) <= set(y.tolist())
+    assert all(answer is ABSTAIN for answer in predicted[~accepted])
+    np.testing.assert_array_equal(predicted == ABSTAIN, ~accepted)
+    assert {type(answer) for answer in predicted[accepted]} == {type(y.tolist()[0])}
+    assert set(predicted[accepted]) <= set(y.tolist())
     np.testing.assert_array_equal(model.predict_proba(X[TEST]), model.estimator.predict_proba(X[TEST]))
     np.testing.assert_array_equal(model.classes_, np.unique(y))
 

@@ -63,7 +63,8 @@ def test_the_bound_is_not_wasted():
 
 
 @pytest.mark.parametrize(
-    ("world", "max_risk"), [("plain", 0.05), ("plain", 0.1), ("never sure", 0.1), ("surest are wrong", 0.1)]
+    ("world", "max_risk"),
+    [("plain", 0.05), ("plain", 0.1), ("never confident", 0.1), ("most confident are wrong", 0.1)],
 )
 def test_coverage_is_near_the_best_possible_with_many_rows(world, max_risk):
     """Even where the most confident rows are wrong: a later start skips them."""

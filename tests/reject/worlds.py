@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class World:
-    """Wrong with probability `base + slope (1 - c)^power`, but for a patch of wrong rows among the surest.
+    """Wrong with probability `base + slope (1 - c)^power`, except for a patch of wrong rows among the most confident.
 
     With `ties`, the confidences are rounded down to multiples of 1 / ties.
     """
@@ -48,9 +48,9 @@ class World:
 PLAIN = World()
 WORLDS = {
     "plain": PLAIN,
-    "never sure": World(base=0.01, slope=0.3, power=2),
+    "never confident": World(base=0.01, slope=0.3, power=2),
     "flat": World(base=0.02, slope=0.12, power=1),
-    "surest are wrong": World(base=0.01, slope=0.2, power=2, patch=0.02),
+    "most confident are wrong": World(base=0.01, slope=0.2, power=2, patch=0.02),
     "ties": World(ties=40),
     "few values": World(base=0.01, slope=0.3, power=2, ties=8),
 }

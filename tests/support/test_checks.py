@@ -89,8 +89,8 @@ class TestSameLength:
 
 class TestProbabilities:
     def test_rounding_errors_are_clipped(self):
-        mended = checks.probabilities([[-1e-7, 1 + 1e-7]])
-        np.testing.assert_array_equal(mended, [[0, 1]])
+        clipped = checks.probabilities([[-1e-7, 1 + 1e-7]])
+        np.testing.assert_array_equal(clipped, [[0, 1]])
         checks.probabilities(np.array([[0.33325, 0.6665]], dtype=np.float16))
 
     @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ def test_known_labels_come_back_and_the_first_unknown_one_is_named():
 
 def test_bin_memberships_by_hand():
     """A confidence in the middle of the first of two bins is 1/2 from the other's."""
-    shares = bin_memberships(torch.tensor([0.25, 0.5]), 2, 0.25)
+    members = bin_memberships(torch.tensor([0.25, 0.5]), 2, 0.25)
     other = torch.sigmoid(torch.tensor(-1.0)).item()
-    torch.testing.assert_close(shares, torch.tensor([[1 - other, other], [0.5, 0.5]]))
+    torch.testing.assert_close(members, torch.tensor([[1 - other, other], [0.5, 0.5]]))
 
 
 def test_kernel_norm_over_all_pairs():

@@ -8,7 +8,7 @@ from selfcal.tabular.split import Parts, divide
 
 
 def visits(n=200, seed=0):
-    """Two visits of each patient, a few of them by nobody known."""
+    """Two visits of each patient, a few of them without a patient."""
     rng = np.random.default_rng(seed)
     who = [None if i % 50 == 0 else f"p{i // 2}" for i in range(n)]
     return pl.DataFrame(

@@ -228,8 +228,8 @@ def _notes(n: int, equal: int, rounded: int, whole: int, ignored: Sequence[objec
         )
     if whole < rounded:
         notes.append(
-            f"{_rows(rounded - whole, n, 'equal')} an earlier row except for identifiers or dates ({listed(ignored)}); "
-            "such near-copies are kept in the same part."
+            f"{_rows(rounded - whole, n, 'equal')} an earlier row except for identifiers or dates "
+            f"({listed(ignored)}); such near-copies are kept in the same part."
         )
     return tuple(notes)
 
