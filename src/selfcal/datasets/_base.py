@@ -46,7 +46,7 @@ class GenerativeDataset(ABC):
         y | x ~ Categorical(P(y=0 | x), ..., P(y=C-1 | x)),
 
     so the posterior itself has no calibration error, and what a metric reports for it is sampling noise.
-    A subclass is a frozen dataclass that says how to draw rows and how to compute their posterior; the
+    A subclass is a frozen dataclass that implements the sampling of rows and their posterior; the
     checks, the seeding and the bounded memory are here.
     """
 

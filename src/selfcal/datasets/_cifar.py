@@ -2,7 +2,7 @@
 
 A pickle is a program. This reader first looks through it, step by step and without running it, and goes on only
 if every step is one that the official files have: plain data, and the three NumPy names that an array is made of.
-Then it lets a stand-in record what is said about the array, and builds the array from that itself.
+Then placeholders record the arguments of the arrays, and the arrays are built from these records.
 """
 
 from __future__ import annotations

@@ -122,14 +122,14 @@ class ImageExperiment:
             kept = {
                 label: out / "predictions" / f"{network}-{method}.npy" for method, label in methods.items()
             }
-            judged = {
+            evaluated = {
                 label: Predictions.from_probabilities(images.y_test, np.load(path, allow_pickle=False))
                 for label, path in kept.items()
                 if path.exists()
             }
-            if judged:
+            if evaluated:
                 report(
-                    judged,
+                    evaluated,
                     out / "reports" / f"{network}.html",
                     title=f"{network} on {images.name}",
                     subtitle=f"{len(images.y_test):,} test images; the first of {self.profile.seeds} seeds.",
@@ -177,7 +177,7 @@ class _Data:
     def of(cls, profile: Profile, images: ImageSet, seed: int) -> _Data:
         """Split the training images by the seed, stratified by class; the test images are the same for all."""
         n = profile.rows or len(images.y_train)
-        sizes = [round(share * n) for share in profile.parts]
+        sizes = [round(fraction * n) for fraction in profile.parts]
         rows = datasets.stratified_split(images.y_train, sizes, seed=seed)
         x, y, batch_size = images.x_train, images.y_train, profile.batch_size
         train = ImageBatches(
@@ -245,7 +245,7 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     model = recipe.outer_model
     watch = _Watch(data, learns_gamma=model is not None and "gamma" in model.provides)
     epoch = len(data.train)
-    falls = tuple(max(1, epoch * profile.epochs * share // 7) for share in (3, 5))
+    falls = tuple(max(1, epoch * profile.epochs * sevenths // 7) for sevenths in (3, 5))
     result = train(
         module,
         data.train,
@@ -260,18 +260,18 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     )
     module.load_state_dict(watch.states[profile.choose])
     y, probs = predictions(module, data.test)
-    judged = {run: probs}
+    evaluated = {run: probs}
     if run == "standard":
-        judged["temperature"] = _with_temperature(module, data)
+        evaluated["temperature"] = _with_temperature(module, data)
         module.load_state_dict(watch.states["log_loss"])
-        judged["early_stopped"] = predictions(module, data.test)[1]
+        evaluated["early_stopped"] = predictions(module, data.test)[1]
     if keep is not None and seed == 0:
-        for method, probs in judged.items():
+        for method, probs in evaluated.items():
             content = io.BytesIO()
             np.save(content, probs)
             write_atomically(keep / f"{network}-{method}.npy", content.getvalue())
     named = dict(zip(UNIT, unit, strict=True))
-    rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in judged.items()]
+    rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in evaluated.items()]
     rows[0] |= {"curves": watch.curves, "seconds": result.seconds}
     return rows
 

@@ -124,25 +124,25 @@ def run_unit(unit: Unit, pages: Path | None = None) -> list[Row]:
     parts = paper_split(dataset, seed)
     X, y, posterior = _large_test(dataset)
     small = datasets.paper_datasets()[dataset].posterior(parts.test.X)
-    judged, settings = {}, {}
+    evaluated, settings = {}, {}
     for method, fit in FITTED.items():
         clf = fit(parts, seed)
-        judged[method] = Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)
+        evaluated[method] = Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)
         settings[method] = {"settings": _settings(clf)}
-    judged["oracle"] = (
+    evaluated["oracle"] = (
         Predictions.from_probabilities(parts.test.y, small),
         Predictions.from_probabilities(y, posterior),
     )
     if pages is not None and seed == 0:
         report(
-            {METHODS[method]: large for method, (_, large) in judged.items()},
+            {METHODS[method]: large for method, (_, large) in evaluated.items()},
             pages / f"{dataset}.html",
             title=f"BO4SC and other methods on {dataset}",
             subtitle=f"Trained on {SIZES[0]} rows with {SIZES[1]} validation rows, evaluated on {len(y):,} new rows. "
             "The oracle is the true posterior, which is optimal.",
             settings={METHODS[method]: of_method["settings"] for method, of_method in settings.items()},
         )
-    return [_row(unit, method, *pair) | settings.get(method, {}) for method, pair in judged.items()]
+    return [_row(unit, method, *pair) | settings.get(method, {}) for method, pair in evaluated.items()]
 
 
 def reproduce(
@@ -189,8 +189,8 @@ def _confidence_figure(parts: ThreeWaySplit, seed: int) -> Figure:
 
 
 def _reliability_figure(parts: ThreeWaySplit, seed: int) -> Figure:
-    judged = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in METHODS_IN_FIGURES}
-    pairs = {name: (p.correct, p.confidence) for name, p in judged.items()}
+    evaluated = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in METHODS_IN_FIGURES}
+    pairs = {name: (p.correct, p.confidence) for name, p in evaluated.items()}
     return plots.reliability_figure(pairs, chance=1 / 2)
 
 

@@ -32,17 +32,17 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         for count, (name, (method, settings)) in enumerate(METHODS.items()):
             advance(count, name)
             models[name] = fitted(recipes.named(method), parts, seed, **settings)
-    judged = {name: Predictions.of(clf, *parts.test) for name, clf in models.items()}
+    evaluated = {name: Predictions.of(clf, *parts.test) for name, clf in models.items()}
     posterior = datasets.paper_datasets()[DATASET].posterior(parts.test.X)
-    judged["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)
+    evaluated["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)
     plane = Picture(
         "Confidence over the plane",
-        "The colour is the confidence at each point, the dots are the test rows by class. An honest model is "
+        "The colour is the confidence at each point, the dots are the test rows by class. A calibrated model is "
         "unsure in a band as broad as the overlap of the classes.",
         plots.confidence_figure({name: clf.confidence for name, clf in models.items()}, *parts.test),
     )
     page = report(
-        judged,
+        evaluated,
         Path(out) / "report.html",
         title="Four ways to train one network",
         subtitle="Blobs 1.7: five overlapping classes in the plane; 700 training rows, 300 validation rows, "
@@ -51,4 +51,4 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         settings={"data set": DATASET, "seed of data and training": seed},
         pictures=[plane],
     )
-    return {name: predictions.scores() for name, predictions in judged.items()}, page
+    return {name: predictions.scores() for name, predictions in evaluated.items()}, page

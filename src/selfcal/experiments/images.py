@@ -41,7 +41,7 @@ def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = F
     if profile.needs_gpu and not (torch.cuda.is_available() or long_run):
         raise ConfigError(
             f"The paper's full setting needs a GPU, and torch finds none: {cost}. "
-            "Use --profile small, or --long-run to start all the same."
+            "Use --profile small, or --long-run to start anyway."
         )
     return f"{paper} on {profile.dataset}: {cost}."
 

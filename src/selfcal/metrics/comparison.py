@@ -1,4 +1,4 @@
-"""Two models on the same rows: is one better, or is it luck?"""
+"""Paired comparison of two models on the same rows."""
 
 from __future__ import annotations
 

@@ -247,5 +247,5 @@ def risk_coverage(
     steady = [curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in curves.values()]
     ax.set_ylim(0, max(0.01, 1.15 * max(steady)))  # the risk of very few rows is unstable
     ax.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
-    finish(ax, "coverage: share of rows answered", "risk: share of answers that are wrong")
+    finish(ax, "coverage: fraction of rows accepted", "risk: fraction of accepted rows that are wrong")
     ax.legend(fontsize=7, frameon=False, loc="upper left")

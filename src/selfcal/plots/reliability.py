@@ -103,7 +103,7 @@ def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -
         ax.axvline(value, color=colour, linewidth=1.6, linestyle=dashes, label=f"mean {name} {value:.3f}")
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.08 * float(height.max()))
-    finish(ax, ylabel="share of samples" if even else "density of samples")
+    finish(ax, ylabel="fraction of samples" if even else "density of samples")
     legend = ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 0.97),
@@ -186,7 +186,7 @@ def reliability_figure(
 
     >>> figure = reliability_figure({"net": ([1, 0, 1], [0.9, 0.6, 0.7])}, chance=0.5)
     >>> [ax.get_ylabel() for ax in figure.axes]
-    ['share of samples', 'accuracy']
+    ['fraction of samples', 'accuracy']
 
     Reference: Guo, Pleiss, Sun, Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
     """

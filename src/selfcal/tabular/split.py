@@ -32,14 +32,14 @@ class Parts:
     @classmethod
     def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
         """Split stratified by class, whole groups at a time; every class is in the training rows."""
-        rest, judged = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
-        train, chosen = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
-        if not len(judged) or len(chosen) < 2:
+        rest, evaluated = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
+        train, selected = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
+        if not len(evaluated) or len(selected) < 2:
             raise DataError(
                 "The table must have enough rows to hold some out; nearly all classes have a single row, or all rows "
                 "are copies of each other. Provide more rows, or check that the target is the right column."
             )
-        return cls(rest[train], rest[chosen], judged)
+        return cls(rest[train], rest[selected], evaluated)
 
 
 @dataclass(frozen=True)
