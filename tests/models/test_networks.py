@@ -10,6 +10,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
+from selfcal import models
 from selfcal._support.random_streams import Dropout
 from selfcal.errors import ConfigError
 from selfcal.models import (
@@ -210,3 +211,7 @@ def test_columns_with_three_values_are_encoded(n_rows, n_columns, n_values, seed
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(n_values, (n_rows, n_columns), generator=generator).float()
     assert columns_to_encode(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]
+
+
+def test_the_former_name_still_works():
+    assert models.spread_columns is columns_to_encode
