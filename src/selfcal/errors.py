@@ -1,14 +1,14 @@
-"""The typed errors of selfcal; each says what was expected, what came, and what to do."""
+"""The errors and warnings of selfcal; a message states what was expected, what came, and what to do."""
 
 
 class SelfcalError(Exception):
-    """Base of every error selfcal raises on purpose; `exit_code` is what the command line ends with."""
+    """Base class of all errors that selfcal raises; `exit_code` is the exit code of the command line."""
 
     exit_code = 1
 
 
 class ConfigError(SelfcalError, ValueError):
-    """Settings that do not fit together or are out of range."""
+    """Settings that are inconsistent or out of range."""
 
     exit_code = 2
 
@@ -20,13 +20,13 @@ class DataError(SelfcalError, ValueError):
 
 
 class TrainingError(SelfcalError, RuntimeError):
-    """Training started and could not go on."""
+    """Training started and could not continue."""
 
     exit_code = 4
 
 
 class ModelFormatError(SelfcalError, ValueError):
-    """A stored model that is damaged, hostile, or of a version this one cannot read."""
+    """A stored model that is damaged, malicious, or of a version that cannot be read."""
 
     exit_code = 5
 
@@ -55,20 +55,20 @@ class DataTypeError(DataError, TypeError):
 
 
 class CalibrationWarning(UserWarning):
-    """A calibrator was fitted, but not as one would wish: at a bound, or not at all."""
+    """A calibrator could not be fitted well: a parameter is at its bound, or the fit was skipped."""
 
 
 class PromiseWarning(UserWarning):
-    """A promise was asked for that the data at hand cannot support."""
+    """The requested guarantee cannot be given with the available data."""
 
 
 class TimeBudgetWarning(UserWarning):
-    """The time budget left out a part of the training."""
+    """A part of the training was skipped because of the time budget."""
 
 
 class UnsealedModelWarning(UserWarning):
-    """A stored model of format 1, which has no hash of `model.json`: a change of it would not be noticed."""
+    """A stored model of format 1, which has no hash of `model.json`: changes to it go unnoticed."""
 
 
 class RecoveryWarning(UserWarning):
-    """Something went wrong and was mended: a damaged checkpoint, a loss that was not finite."""
+    """Training recovered from a problem: a damaged checkpoint, a loss that was not finite."""

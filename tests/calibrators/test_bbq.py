@@ -38,8 +38,8 @@ def enumerated(p, y, new, prior_weight, counts):
             theta.append((m + a) / (here.sum() + a + b))
         log_likelihoods.append(total)
         predictions.append(np.array(theta)[np.searchsorted(inner, new)])
-    share = np.exp(np.array(log_likelihoods) - max(log_likelihoods))
-    return share @ np.array(predictions) / share.sum()
+    weight = np.exp(np.array(log_likelihoods) - max(log_likelihoods))
+    return weight @ np.array(predictions) / weight.sum()
 
 
 @pytest.mark.parametrize("prior_weight", [2.0, 10.0])

@@ -16,7 +16,7 @@ def test_frequencies_with_one_shared_row():
     np.testing.assert_allclose(calibrator.predict_proba(logits)[:, 1], [1.5 / 4] * 3 + [2.5 / 3] * 2)
 
 
-def test_empty_bin_says_its_midpoint():
+def test_empty_bin_predicts_its_midpoint():
     calibrator = HistogramBinning(n_bins=4, strategy="uniform").fit(binary([0.1, 0.2, 0.9]), [1, 1, 0])
     np.testing.assert_allclose(calibrator.predict_proba(binary([0.3, 0.6]))[:, 1], [0.375, 0.625])
 
@@ -38,7 +38,7 @@ def test_quantile_bins_hold_equal_weight():
     np.testing.assert_allclose(calibrator.predict_proba(binary(p[order]))[:, 1], np.repeat(expected, 100))
 
 
-def test_rows_of_no_chance_have_a_bin_of_their_own():
+def test_impossible_rows_have_a_bin_of_their_own():
     logits = np.array([[0.0, -1e4]] * 50 + [[0.0, -1.0], [0.0, 1.0]] * 25)
     y = [0] * 50 + [1] * 50
     got = HistogramBinning(n_bins=4).fit(logits, y).predict_proba([[0.0, -1e4], [0.0, -1.0]])[:, 1]

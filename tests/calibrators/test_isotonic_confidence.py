@@ -18,7 +18,7 @@ def overconfident(n=400, n_classes=4, seed=0):
     return 3 * logits, y
 
 
-# The network is surest where it is always wrong, so no rising curve can be above zero there.
+# The network is most confident where it is always wrong, so no increasing curve can be above zero there.
 HOPELESS = np.array([[3.0, 1.0, 0.0]] * 5 + [[1.0, 0.5, 0.0]] * 5), np.array([1] * 10)
 
 
@@ -78,7 +78,7 @@ def test_rises_with_the_networks_confidence():
     assert (np.diff(calibrator.confidence(logits)[order]) >= 0).all()
 
 
-def test_confidence_is_honest_on_the_rows_it_was_fitted_on():
+def test_confidence_is_calibrated_on_the_rows_it_was_fitted_on():
     logits, y = overconfident()
     confidence = IsotonicConfidence().fit(logits, y).confidence(logits)
     assert confidence.mean() == pytest.approx(np.mean(logits.argmax(axis=1) == y))

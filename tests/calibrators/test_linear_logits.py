@@ -65,7 +65,7 @@ def test_matrix_is_the_lowest_point(make, l2, odir):
 def test_curvature_by_its_diagonal_leads_to_the_same_place(monkeypatch):
     z, y = overconfident()
     expected = MatrixScaling().fit(z, y).predict_proba(z)
-    monkeypatch.setattr(_multinomial, "LARGEST_BLOCKS", 0)
+    monkeypatch.setattr(_multinomial, "MAX_BLOCK_ELEMENTS", 0)
     np.testing.assert_allclose(MatrixScaling().fit(z, y).predict_proba(z), expected, atol=1e-6)
 
 

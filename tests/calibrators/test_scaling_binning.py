@@ -12,7 +12,7 @@ def overconfident(n=3000, n_classes=4, seed=0):
     return 3 * logits, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
 
 
-def test_says_the_mean_scaled_confidence_of_each_bin():
+def test_predicts_the_mean_scaled_confidence_of_each_bin():
     logits, y = overconfident()
     calibrator = ScalingBinning(n_bins=10).fit(logits, y)
     scaled = TemperatureScaling().fit(logits, y).confidence(logits)

@@ -20,7 +20,7 @@ def sharpened(n=2000, k=5, factor=2.5, seed=0):
 
 
 def brute_force(logits, y, weight=None):
-    """The temperature of the lowest log loss by a search that knows nothing of its slope."""
+    """The temperature of the lowest log loss by a derivative-free search."""
 
     def loss(log_beta):
         z = np.exp(log_beta) * logits
@@ -74,11 +74,11 @@ def test_the_choice_of_class_stays():
     ("logits", "y", "bound", "why"),
     [
         ([[2.0, 0.0], [0.0, 1.0]], [0, 1], 1e-3, "every row is classified right"),
-        ([[2.0, 0.0], [0.0, 1.0]], [1, 0], 1e3, "say nothing about y"),
+        ([[2.0, 0.0], [0.0, 1.0]], [1, 0], 1e3, "uninformative about y"),
         ([[500.0, 0.0], [0.0, 900.0]], [0, 1], 1e-3, "every row is classified right"),
     ],
 )
-def test_a_bound_is_told(logits, y, bound, why):
+def test_a_warning_at_a_bound(logits, y, bound, why):
     with pytest.warns(CalibrationWarning, match=why):
         calibrator = TemperatureScaling().fit(logits, y)
     assert calibrator.temperature_ == pytest.approx(bound)

@@ -19,7 +19,7 @@ def test_help_names_the_commands_and_version_prints_it():
 
 
 def test_demo_prints_a_table_and_writes_a_page(tmp_path, monkeypatch):
-    monkeypatch.setitem(demo.TRAINED_ON, "max_epochs", 20)
+    monkeypatch.setitem(demo.FIXED_EPOCHS, "max_epochs", 20)
     result = run(app.app, ["demo", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     for label in demo.METHODS:

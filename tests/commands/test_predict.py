@@ -61,7 +61,7 @@ def test_abstaining_keeps_the_promise_that_is_printed(shelf, tmp_path):
 def test_a_promise_that_cannot_be_kept_answers_nothing(shelf, tmp_path):
     args = ["--out", tmp_path / "p.csv", "--max-risk", "0.001"]
     result = succeed("predict", shelf / "people-model", shelf / "people.csv", *args)
-    assert "No threshold can promise" in result.stderr
+    assert "No threshold guarantees" in result.stderr
     assert "abstained on 160 of them" in result.stdout
 
 

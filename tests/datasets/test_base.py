@@ -119,13 +119,13 @@ def test_bayes_accuracy_is_near_the_papers(dataset):
 
 def test_every_class_is_present(dataset):
     _, y, p = many(dataset)
-    share = np.bincount(y, minlength=dataset.n_classes) / MANY
+    frequency = np.bincount(y, minlength=dataset.n_classes) / MANY
     noise = 5 * 0.5 / np.sqrt(MANY)
-    np.testing.assert_allclose(share, p.mean(axis=0), rtol=0, atol=noise)
+    np.testing.assert_allclose(frequency, p.mean(axis=0), rtol=0, atol=noise)
     if dataset.name in SMALLEST_CLASS:
-        assert share.min() >= SMALLEST_CLASS[dataset.name]
+        assert frequency.min() >= SMALLEST_CLASS[dataset.name]
     else:
-        np.testing.assert_allclose(share, 1 / dataset.n_classes, rtol=0, atol=noise)
+        np.testing.assert_allclose(frequency, 1 / dataset.n_classes, rtol=0, atol=noise)
 
 
 @pytest.mark.parametrize("scale", [1e3, 1e9, 1e150])

@@ -65,7 +65,7 @@ def test_a_bomb_in_gzip_stays_packed(tmp_path):
         load_images("fashion-mnist", tmp_path)
 
 
-def test_an_array_that_promises_more_than_there_is(tmp_path):
+def test_an_array_that_is_shorter_than_its_header_states(tmp_path):
     """A header of a petabyte with five bytes behind it: refused before memory is asked for."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -74,5 +74,5 @@ def test_an_array_that_promises_more_than_there_is(tmp_path):
     path = tmp_path / "cifar10_small.npz"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x_train.npy", header.getvalue() + b"12345")
-    with pytest.raises(DataError, match="x_train has 5 bytes and says that it is uint8 of shape"):
+    with pytest.raises(DataError, match="x_train has 5 bytes, but its header has uint8 of shape"):
         load_images("cifar10-small", tmp_path)

@@ -118,7 +118,7 @@ def test_colour_arrays_in_any_layout(channels_last, tmp_path):
         ({"y_test": np.array([-1, 0])}, r"got -1 \.\.\. 0"),
         ({"class_names": np.array([b"one", b"two"])}, "names of 10 classes; got 2"),
         ({"y_test": None}, "y_test is missing"),
-        ({"y_train": np.array([0, "x", None, 1, 2], dtype=object)}, "says that it is object"),
+        ({"y_train": np.array([0, "x", None, 1, 2], dtype=object)}, "its header has object"),
     ],
 )
 def test_arrays_that_are_not_the_data_set(change, wording, tmp_path):

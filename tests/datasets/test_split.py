@@ -39,18 +39,18 @@ def table_of(y, parts, n_classes):
 
 @settings(deadline=None)
 @given(counts_per_class, fractions(), seeds)
-def test_fractions_cover_all_rows_once_and_keep_proportions(counts, shares, seed):
+def test_fractions_cover_all_rows_once_and_keep_proportions(counts, fractions, seed):
     y = labels(counts, seed)
-    parts = stratified_split(y, shares, seed)
-    assert len(parts) == len(shares)
+    parts = stratified_split(y, fractions, seed)
+    assert len(parts) == len(fractions)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(y)))
     for part in parts:
         assert part.dtype == np.int64
         assert np.all(np.diff(part) > 0)
     for n, row in zip(counts, table_of(y, parts, len(counts)), strict=True):
-        quota = n * np.asarray(shares)
-        if n < len(shares):
-            assert row.tolist() == [1] * n + [0] * (len(shares) - n)
+        quota = n * np.asarray(fractions)
+        if n < len(fractions):
+            assert row.tolist() == [1] * n + [0] * (len(fractions) - n)
         elif quota.min() >= 1:
             assert np.all(np.abs(row - quota) < 1)
         else:
@@ -116,10 +116,12 @@ def test_rows_are_picked_without_regard_to_order():
     assert first.mean() == pytest.approx(5_000, abs=5 * 10_000 / np.sqrt(12 * 5_000))
 
 
-@pytest.mark.parametrize("shares", [(0.7, 0.2), (0.5, 0.6), (1, 0.5), (1.5,), (0.0, 1.0), (0.5, -0.5, 1.0)])
-def test_fractions_must_be_shares_of_one(shares):
+@pytest.mark.parametrize(
+    "fractions", [(0.7, 0.2), (0.5, 0.6), (1, 0.5), (1.5,), (0.0, 1.0), (0.5, -0.5, 1.0)]
+)
+def test_fractions_must_sum_to_one(fractions):
     with pytest.raises(ConfigError, match="fraction"):
-        stratified_split([0, 1, 0, 1], shares, seed=0)
+        stratified_split([0, 1, 0, 1], fractions, seed=0)
 
 
 def test_rounded_thirds_are_fractions():
@@ -152,7 +154,7 @@ def test_three_way_split_as_in_the_paper():
     assert all(row_of[x] == label for x, label in rows)
 
 
-def test_three_way_split_says_what_is_missing():
+def test_three_way_split_names_what_is_missing():
     X, y = Blobs().sample(100, seed=0)
     with pytest.raises(DataError, match=r"700 \+ 300 \+ 1000 = 2000 rows; got 100.*smaller sizes"):
         three_way_split(X, y)

@@ -143,15 +143,15 @@ def test_binned_rows_have_the_same_bins_again(finished):
 
 
 @pytest.mark.slow
-def test_the_full_setting_without_a_gpu_says_what_it_would_take(data_dir, monkeypatch):
+def test_the_full_setting_without_a_gpu_states_its_cost(data_dir, monkeypatch):
     monkeypatch.setattr(images.torch.cuda, "is_available", lambda: False)
     profile = replace(tiny("loss-functions"), needs_gpu=True)
     with pytest.raises(
         ConfigError, match=r"needs a GPU, and torch finds none: 12 training runs, about .* hours"
     ):
         images.announce("loss-functions", profile, data_dir)
-    said = images.announce("loss-functions", profile, data_dir, long_run=True)
-    assert said.startswith("loss-functions on fashion-mnist: 12 training runs, about 0.0 hours")
+    announced = images.announce("loss-functions", profile, data_dir, long_run=True)
+    assert announced.startswith("loss-functions on fashion-mnist: 12 training runs, about 0.0 hours")
     assert all(paper.PROFILES["paper"].needs_gpu for paper in images.PAPERS.values())
 
 

@@ -192,7 +192,7 @@ def test_columns_that_say_nothing_or_too_much():
     assert {c.name for c in schema.columns if c.kind == "drop"} == {"same", "gone", "id", "row"}
     assert len(schema.notes) == 4
     (warning,) = leaks(column_values(table, schema), schema, read_target(table, "y"), np.arange(n))
-    assert "'copy' tells the target 'y' in 100 % of the rows" in warning
+    assert "'copy' predicts the target 'y' in 100% of the held-out rows" in warning
 
 
 @pytest.mark.fault("D19")
@@ -270,7 +270,7 @@ class TestColumnsAtPrediction:
         table, preprocessor = trained
         encoded = preprocessor.encode(table.with_columns(new=pl.lit(1)))
         np.testing.assert_array_equal(encoded.values, preprocessor.transform(table))
-        assert encoded.notes == ("Columns that the model does not know are ignored: 'new'.",)
+        assert encoded.notes == ("Columns that were not in the training table are ignored: 'new'.",)
 
     def test_other_type(self, trained):
         table, preprocessor = trained
@@ -316,8 +316,8 @@ def test_names_of_classes_survive_every_trip():
     assert target.labels.tolist() == NAMES
     assert read_target(read_table(parquet(table)), "y").classes == target.classes
     assert tuple(json.loads(json.dumps(target.classes))) == target.classes
-    twins = [n for n in target.notes if "look alike" in n]
-    assert any("'\\xe9'" in n and "'e\\u0301'" in n for n in twins)
+    alike = [n for n in target.notes if "look alike" in n]
+    assert any("'\\xe9'" in n and "'e\\u0301'" in n for n in alike)
     assert unicodedata.normalize("NFC", NAMES[-2]) == NAMES[-3]
 
 

@@ -160,8 +160,8 @@ def test_names_of_classes_come_out_as_they_went_in(tmp_path):
 def test_a_copy_of_the_target_is_named(tmp_path):
     people().with_columns(copy=pl.col("kind")).write_csv(tmp_path / "d.csv")
     result = succeed("fit", tmp_path / "d.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK)
-    assert "too good to be true" in result.stderr
-    assert "too good to be true" in succeed("inspect", tmp_path / "m").stdout
+    assert "the results are too optimistic" in result.stderr
+    assert "the results are too optimistic" in succeed("inspect", tmp_path / "m").stdout
 
 
 @pytest.mark.fault("F5", "S2", "S11")

@@ -36,7 +36,7 @@ def test_disk_full_when_the_model_is_written(small_disk, shelf, tmp_path, monkey
     with monkeypatch.context() as patched:
         patched.setattr(TableModel, "save", lambda self, path: fill(small_disk) or save(self, path))
         said = failed_to_write(run(*fit(shelf, model)), model)
-    assert "No space left on device. Check that the folder can be written to and has room." in said
+    assert "No space left on device. Check that the folder is writable and the disk has space." in said
     assert as_json("inspect", model) == before
     assert sorted(os.listdir(small_disk)) == [".m.training", "filler", "m"]
     (small_disk / "filler").unlink()

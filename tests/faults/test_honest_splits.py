@@ -141,11 +141,11 @@ def test_columns_that_give_the_target_away_are_told_before_training(tmp_path):
     )
     result = succeed(*fit(tmp_path, table))
     for name in ("measured", "code"):
-        assert f"note: Column {name!r} tells the target 'kind' in " in result.stderr
+        assert f"note: Column {name!r} predicts the target 'kind' in " in result.stderr
         assert f"leave it out with --kind {name}=drop" in result.stderr
     for name in ("size", "colour", "weight"):
         assert f"Column {name!r} tells" not in result.stderr
-    assert "tells the target" in (tmp_path / "m" / "report.html").read_text()
+    assert "predicts the target" in (tmp_path / "m" / "report.html").read_text()
 
 
 @pytest.mark.fault("D33")

@@ -23,7 +23,7 @@ def fit(folder, table, *words):
 def test_a_class_with_one_row_is_trained_on_and_flagged(tmp_path):
     rare = pl.DataFrame({"size": [1.0], "colour": ["red"], "weight": [1.0], "kind": ["rare"]})
     result = succeed(*fit(tmp_path, pl.concat([people(), rare])))
-    told = "too few rows to be judged; their calibration is not estimable: 'rare'"
+    told = "too few rows for evaluation; their calibration is not estimable: 'rare'"
     assert told in result.stderr
     assert "not estimable" in (tmp_path / "m" / "report.html").read_text()
     assert "rare" in as_json("inspect", tmp_path / "m")["description"]["classes"]["values"]
@@ -167,7 +167,7 @@ def test_what_has_no_room_is_refused_before_training_with_an_estimate(tmp_path, 
     cases = [
         (
             people(160),
-            "The table and its numbers must fit into 0.0 GB of memory; 128 rows of 5 numbers need about",
+            "The table and its encoding must fit into 0.0 GB of memory; 128 rows of 5 numbers need about",
         ),
         (
             people(400).with_columns(kind=pl.Series([f"k{i % 40}" for i in range(400)])),

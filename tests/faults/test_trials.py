@@ -72,7 +72,7 @@ def test_results_that_were_cut_off(share, shelf, tmp_path, monkeypatch):
     result = run(*compare(shelf, tmp_path))
     assert result.exit_code == 3
     assert f"{tmp_path}/results.json is not a results file" in result.stderr
-    assert "Move it away to start anew" in result.stderr
+    assert "Move it away to start again" in result.stderr
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [cut]
 
 

@@ -1,4 +1,4 @@
-"""The audit against labels that were made wrong on purpose, under posteriors that are known."""
+"""The audit on labels with known noise, under known posteriors."""
 
 import json
 
@@ -53,28 +53,28 @@ def test_the_noise_is_estimated(name, rate):
 
 @pytest.mark.parametrize("rate", [0.1, 0.4])
 @pytest.mark.parametrize("name", SETS)
-def test_false_alarms_are_as_rare_as_promised(name, rate):
-    counts, shares = [], []
+def test_false_alarms_stay_below_the_limit(name, rate):
+    counts, fractions = [], []
     for seed in range(20):
         probs, labels, wrong = draw(SETS[name], symmetric(SETS[name].n_classes, rate), seed)
         flagged = audit_labels(probs, labels, false_alarms=0.1).flagged
         counts.append(len(flagged))
-        shares.append((~wrong[flagged]).sum() / max(len(flagged), 1))
+        fractions.append((~wrong[flagged]).sum() / max(len(flagged), 1))
     assert np.mean(counts) > 1000 * rate * 0.2
-    assert np.mean(shares) < 0.1
-    assert np.average(shares, weights=counts) < 0.15  # draws that overrate the noise have more flags
+    assert np.mean(fractions) < 0.1
+    assert np.average(fractions, weights=counts) < 0.15  # draws that overrate the noise have more flags
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_overlap_is_no_noise(name):
+def test_overlap_is_not_noise(name):
     audits = [audit_labels(*draw(SETS[name], np.eye(SETS[name].n_classes), seed)[:2]) for seed in range(5)]
     assert sum(len(audit.flagged) for audit in audits) <= 5
     assert max(audit.noise_rate for audit in audits) < 0.01
     assert "none can be named" in str(audits[0])
 
 
-def test_a_coin_is_no_wrong_label():
-    """Rows of 60 to 40 that nobody can call are not errors, even without a clear row among them."""
+def test_ambiguous_rows_are_not_flagged():
+    """Labels of rows at 60 to 40 are not errors, even if no row is unambiguous."""
     generator = np.random.default_rng(0)
     p = generator.beta(4, 4, 2000)
     labels = (generator.random(2000) < p).astype(int)
@@ -113,7 +113,7 @@ def test_suspicion_is_the_posterior_by_brute_force():
     true = np.random.default_rng(0).dirichlet(np.full(3, 0.3), 3000)
     generator = np.random.default_rng(1)
     labels = ((true @ T).cumsum(axis=1) > generator.random((3000, 1))).argmax(axis=1)
-    found = transition.explained(true @ T, labels, T)
+    found = transition.true_posterior(true @ T, labels, T)
     joint = found[:, :, None] * T
     expected = true[:, :, None] * T
     for j in range(3):
@@ -132,7 +132,7 @@ def test_the_suggestion_is_the_likeliest_true_class():
     assert (audit.suggested == labels)[~wrong].mean() > 0.95
 
 
-def test_flagged_is_the_longest_start_that_keeps_the_promise():
+def test_flagged_is_the_longest_allowed_prefix():
     probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
     audit = audit_labels(probs, labels, false_alarms=0.1)
     order = audit.suspicion[audit.ranking]
@@ -144,9 +144,9 @@ def test_flagged_is_the_longest_start_that_keeps_the_promise():
     assert (audit.flagged == audit.ranking[: len(audit.flagged)]).all()
 
 
-def test_a_larger_share_flags_more():
+def test_more_allowed_false_alarms_flag_more():
     probs, labels, _ = draw(SETS["blobs"], symmetric(5, 0.2))
-    audits = [audit_labels(probs, labels, false_alarms=share) for share in (0, 0.08, 0.2, 1)]
+    audits = [audit_labels(probs, labels, false_alarms=limit) for limit in (0, 0.08, 0.2, 1)]
     counts = [len(audit.flagged) for audit in audits]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1] == (audits[-1].suspicion >= 0.5).sum()
@@ -168,7 +168,7 @@ def test_the_order_of_the_rows_does_not_matter():
     np.testing.assert_allclose(other.suspicion, one.suspicion[shuffled], atol=1e-9)
 
 
-def test_weights_that_know_more_help_and_others_do_no_harm():
+def test_informative_weights_help_and_others_do_no_harm():
     probs, labels, wrong = draw(SETS["spirals"], symmetric(2, 0.2))
     generator = np.random.default_rng(0)
     knowing = np.where(wrong, generator.random(1000), 0.5 + generator.random(1000))
@@ -236,7 +236,7 @@ PROBS = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
         ((PROBS[:0], []), DataError, "no rows"),
     ],
 )
-def test_what_cannot_be_audited(arguments, error, message):
+def test_bad_input(arguments, error, message):
     with pytest.raises(error, match=message):
         audit_labels(*arguments)
 
@@ -251,20 +251,20 @@ def test_what_cannot_be_audited(arguments, error, message):
         ({"classes": ["a"]}, DataError, "must name the 2 columns"),
     ],
 )
-def test_options_that_make_no_sense(options, error, message):
+def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         audit_labels(PROBS, [0, 1, 0], **options)
 
 
-def test_few_labels_with_little_to_tell_make_nothing_sure():
-    """Alone, the likeliest makes nearly all rows certain for one draw in three, and none for others."""
+def test_few_uninformative_labels_do_not_make_the_correction_overconfident():
+    """The most likely correction alone makes nearly all rows certain for one draw in three, and none for others."""
     T, sure = symmetric(2, 0.43), []
     for seed in range(12):
         rng = np.random.default_rng(seed)
         first = rng.uniform(0.42, 0.58, 200)
         probs = np.c_[first, 1 - first]
-        undoing = transition.undoing(probs, (rng.random(200) > first).astype(int), T)
-        cleared = transition.undone(probs, *undoing)
-        sure.append(np.median(cleared.max(axis=1)))
+        correction = transition.fit_noise_correction(probs, (rng.random(200) > first).astype(int), T)
+        corrected = transition.noise_corrected(probs, *correction)
+        sure.append(np.median(corrected.max(axis=1)))
     assert min(sure) > 0.55
     assert max(sure) < 0.9

@@ -19,7 +19,7 @@ def answer(logits, power):
 def test_it_is_the_undone_noise_and_a_little_of_the_answer_itself():
     logits = np.random.default_rng(0).normal(size=(20, 2))
     said = softmax(logits, axis=1)
-    expected = (1 - KEPT) * transition.undone(said, MATRIX, 1.7) + KEPT * said
+    expected = (1 - KEPT) * transition.noise_corrected(said, MATRIX, 1.7) + KEPT * said
     np.testing.assert_allclose(answer(logits, 1.7).exp(), expected, atol=1e-5)
 
 

@@ -33,12 +33,12 @@ def test_soft_bins_by_loops(norm):
     probs = torch.softmax(logits, dim=1).numpy()
     c, a = probs.max(axis=1), probs.argmax(axis=1) == y.numpy()
     centres = (np.arange(5) + 0.5) / 5
-    shares = np.array([[np.exp(-((ci - m) ** 2) / 0.02) for m in centres] for ci in c])
-    shares /= shares.sum(axis=1, keepdims=True)
+    members = np.array([[np.exp(-((ci - m) ** 2) / 0.02) for m in centres] for ci in c])
+    members /= members.sum(axis=1, keepdims=True)
     power, total = int(norm[1]), 0.0
     for j in range(5):
-        mass = shares[:, j].sum()
-        gap = (shares[:, j] @ a - shares[:, j] @ c) / mass
+        mass = members[:, j].sum()
+        gap = (members[:, j] @ a - members[:, j] @ c) / mass
         total += mass / 30 * abs(gap) ** power
     value = batch_term(losses.soft_ece, logits, y, n_bins=5, temperature=0.02, norm=norm)
     assert value == pytest.approx(total ** (1 / power))

@@ -13,8 +13,8 @@ Y = torch.tensor([0, 2])
 def test_norm_of_the_logits(p, norms):
     if norms is None:
         norms = np.linalg.norm(LOGITS.numpy(), ord=p, axis=1)
-    price = losses.lp_norm(LOGITS, Y, alpha=0.1, p=p) - losses.cross_entropy(LOGITS, Y)
-    np.testing.assert_allclose(price, 0.1 * np.asarray(norms))
+    penalty = losses.lp_norm(LOGITS, Y, alpha=0.1, p=p) - losses.cross_entropy(LOGITS, Y)
+    np.testing.assert_allclose(penalty, 0.1 * np.asarray(norms))
 
 
 def test_below_one_it_is_no_norm():

@@ -22,14 +22,20 @@ def test_smoothing_is_a_share():
 
 def test_margin_by_hand():
     logits, y = torch.tensor([[5.0, 4.5, 1.0], [0.0, 0.5, 0.9]]), torch.tensor([1, 0])
-    price = losses.margin_label_smoothing(logits, y, alpha=3.0, margin=1.0) - losses.cross_entropy(logits, y)
-    assert price.tolist() == pytest.approx([3.0, 0.0])  # three classes, one of which lies 3 beyond the margin
+    penalty = losses.margin_label_smoothing(logits, y, alpha=3.0, margin=1.0) - losses.cross_entropy(
+        logits, y
+    )
+    assert penalty.tolist() == pytest.approx(
+        [3.0, 0.0]
+    )  # three classes, one of which lies 3 beyond the margin
 
 
-def test_no_margin_is_a_price_on_every_distance():
+def test_without_margin_every_distance_is_penalised():
     logits, y = torch.tensor([[2.0, 1.0]]), torch.tensor([0])
-    price = losses.margin_label_smoothing(logits, y, alpha=1.0, margin=0.0) - losses.cross_entropy(logits, y)
-    assert price.item() == pytest.approx(0.5)
+    penalty = losses.margin_label_smoothing(logits, y, alpha=1.0, margin=0.0) - losses.cross_entropy(
+        logits, y
+    )
+    assert penalty.item() == pytest.approx(0.5)
 
 
 class TestSmoothedFocal:

@@ -45,8 +45,8 @@ def test_the_value_is_the_metric_and_the_mean_of_the_influences(area, data):
     assert interval.low - 1e-9 <= interval.value <= interval.high + 1e-9
     curve = metrics.risk_coverage_curve(y, p, sample_weight=w)
     if_wrong, always = area_intervals._influence(curve, area)
-    share = np.diff(curve.coverage, prepend=0)
-    assert share @ (if_wrong * curve.rate + always) == pytest.approx(interval.value, abs=1e-9)
+    weight = np.diff(curve.coverage, prepend=0)
+    assert weight @ (if_wrong * curve.rate + always) == pytest.approx(interval.value, abs=1e-9)
 
 
 @each_area
@@ -63,7 +63,7 @@ def test_as_wide_as_the_bootstrap(area, ties):
 
 
 @each_area
-def test_holds_the_area_of_endless_data_as_often_as_it_says(area):
+def test_covers_the_area_of_infinite_data_with_the_stated_probability(area):
     truth = getattr(metrics, area)(*drawn(300_000, seed=999)[:2])
     held = [truth in area_interval(*drawn(500, seed=seed)[:2], area=area, level=0.9) for seed in range(300)]
     assert 0.85 <= np.mean(held) <= 0.95

@@ -94,7 +94,7 @@ def test_the_interval_of_one_class_is_that_of_its_column():
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("sharper", [1.0, 1.15, 2.0])
 def test_calibration_error_intervals_cover(norm, sharper):
-    """The percentile bootstrap covers the zero of the calibrated model never, and this one as often as it says."""
+    """The percentile bootstrap never covers zero for a calibrated model; this interval has the stated coverage."""
     _, p, posterior = drawn(200_000, sharper=sharper)
     true = posterior_calibration_error(posterior, p, norm=norm)
     found = [

@@ -188,7 +188,7 @@ def test_posterior_error_is_what_the_noisy_one_tends_to():
     assert expected_calibration_error(y, probs) == pytest.approx(exact, abs=0.004)
 
 
-def test_posterior_error_is_the_confidence_error_of_the_chance_to_be_right():
+def test_posterior_error_is_the_confidence_error_of_the_probability_of_being_right():
     rng = np.random.default_rng(1)
     posterior, probs = rng.dirichlet(np.ones(3), size=(2, 50))
     rows, top = np.arange(50), probs.argmax(axis=1)

@@ -18,11 +18,11 @@ from selfcal.metrics import (
 from .strategies import binnings, predictions, weights_for
 
 
-def combined(errors, shares, norm):
+def combined(errors, weights, norm):
     if norm == "max":
         return max(errors)
     power = 1 if norm == "l1" else 2
-    return sum(s * e**power for s, e in zip(shares, errors, strict=True)) ** (1 / power)
+    return sum(s * e**power for s, e in zip(weights, errors, strict=True)) ** (1 / power)
 
 
 @given(predictions(), binnings(), st.booleans())
@@ -40,14 +40,14 @@ def test_top_label_conditional_is_the_weighted_mean_over_predicted_classes(data,
     y, p = data
     w = weights_for(len(y)) if weighted else np.ones(len(y))
     predicted = p.argmax(axis=1)
-    errors, shares = [], []
+    errors, weights = [], []
     for j in np.unique(predicted[w > 0]):
         rows = predicted == j
         right, confidence = y[rows] == j, p[rows, j]
         errors.append(confidence_calibration_error(right, confidence, sample_weight=w[rows], **options))
-        shares.append(w[rows].sum() / w.sum())
+        weights.append(w[rows].sum() / w.sum())
     value = top_label_conditional_calibration_error(y, p, sample_weight=w if weighted else None, **options)
-    assert value == pytest.approx(combined(errors, shares, options["norm"]), abs=1e-12)
+    assert value == pytest.approx(combined(errors, weights, options["norm"]), abs=1e-12)
 
 
 @given(predictions())

@@ -44,9 +44,9 @@ def test_brier_resolution_is_never_negative(data):
 @every_split
 def test_uncertainty_is_the_score_of_the_shares_of_the_classes(split, score):
     y = np.array([0, 0, 0, 1, 1, 2])
-    shares = np.tile([1 / 2, 1 / 3, 1 / 6], (6, 1))
-    parts = split(y, shares)
-    assert parts.uncertainty == pytest.approx(score(y, shares))
+    frequencies = np.tile([1 / 2, 1 / 3, 1 / 6], (6, 1))
+    parts = split(y, frequencies)
+    assert parts.uncertainty == pytest.approx(score(y, frequencies))
     assert parts.calibration == pytest.approx(0, abs=1e-12)
     assert parts.resolution == pytest.approx(0, abs=1e-12)
     other = np.random.default_rng(0).dirichlet(np.ones(3), size=6)
@@ -54,7 +54,7 @@ def test_uncertainty_is_the_score_of_the_shares_of_the_classes(split, score):
 
 
 @every_split
-def test_a_calibrated_model_has_nothing_to_mend_and_a_sharpened_one_has(split, score):
+def test_calibration_part_is_zero_for_a_calibrated_model_only(split, score):
     y, p = calibrated(20_000, 2, np.random.default_rng(1))
     sharpened = p**3 / (p**3).sum(axis=1, keepdims=True)
     fair, bold = split(y, p), split(y, sharpened)
@@ -65,7 +65,7 @@ def test_a_calibrated_model_has_nothing_to_mend_and_a_sharpened_one_has(split, s
 
 @given(predictions())
 def test_only_the_order_of_the_scores_counts_for_brier_refinement(data):
-    """A monotone distortion of P(y=1) can be undone: refinement stays, calibration takes the blame."""
+    """A monotone distortion of P(y=1) can be undone: refinement stays, and the loss is in calibration."""
     y, p = data
     y, p1 = y % 2, p[:, 0]
     distorted = p1**3

@@ -32,30 +32,30 @@ def reflected_gaussian(centre, bandwidth):
 
 
 def direct_smooth_error(y, p, w, bandwidth):
-    c, a, share = top_label(y, p, w)
+    c, a, weight = top_label(y, p, w)
     return np.abs(
-        sum(s * (x - t) * reflected_gaussian(t, bandwidth) for t, x, s in zip(c, a, share, strict=True))
+        sum(s * (x - t) * reflected_gaussian(t, bandwidth) for t, x, s in zip(c, a, weight, strict=True))
     ).mean()
 
 
 def direct_kde_error(y, p, w, bandwidth):
-    c, a, share = top_label(y, p, w)
+    c, a, weight = top_label(y, p, w)
     terms = (
-        s * (x - MIDPOINTS) * reflected_gaussian(t, bandwidth) for t, x, s in zip(c, a, share, strict=True)
+        s * (x - MIDPOINTS) * reflected_gaussian(t, bandwidth) for t, x, s in zip(c, a, weight, strict=True)
     )
     return np.abs(sum(terms)).mean()
 
 
 def all_pairs_sece(y, p, w, bandwidth):
-    c, a, share = top_label(y, p, w)
-    c, a, share = c[w > 0], a[w > 0], share[w > 0]
+    c, a, weight = top_label(y, p, w)
+    c, a, weight = c[w > 0], a[w > 0], weight[w > 0]
     kernel = np.exp(-((c[:, None] - c) ** 2) / (2 * bandwidth**2))
-    return share @ np.abs(kernel @ (share * a) / (kernel @ share) - c)
+    return weight @ np.abs(kernel @ (weight * a) / (kernel @ weight) - c)
 
 
 def all_pairs_mmce(y, p, w, bandwidth):
-    c, a, share = top_label(y, p, w)
-    residual = share * (a - c)
+    c, a, weight = top_label(y, p, w)
+    residual = weight * (a - c)
     return math.sqrt(max(0.0, residual @ np.exp(-np.abs(c[:, None] - c) / bandwidth) @ residual))
 
 

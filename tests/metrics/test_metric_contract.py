@@ -23,21 +23,21 @@ def takes_labels_and_probabilities(function):
 
 
 EVERY_FUNCTION = {name: getattr(metrics, name) for name in metrics.__all__}
-JUDGES = {name: call for name, call in EVERY_FUNCTION.items() if takes_labels_and_probabilities(call)}
+FUNCTIONS = {name: call for name, call in EVERY_FUNCTION.items() if takes_labels_and_probabilities(call)}
 """All that look at labels and probabilities: metrics, and also tests, intervals and reports."""
 
 RESULTS_OF_A_METRIC = {"float", "Decomposition", "BinSweep", "RiskCoverageCurve"}
 METRICS = {
-    name: judge
-    for name, judge in JUDGES.items()
-    if inspect.signature(judge).return_annotation in RESULTS_OF_A_METRIC
+    name: function
+    for name, function in FUNCTIONS.items()
+    if inspect.signature(function).return_annotation in RESULTS_OF_A_METRIC
 }
 
-every_judge = pytest.mark.parametrize("judge", JUDGES.values(), ids=JUDGES.keys())
+every_function = pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS.keys())
 
 
 def every_metric_but(**reasons):
-    """All metrics except those that honestly lack the property, for the reasons given."""
+    """All metrics except those without the property, for the reasons given."""
     assert reasons.keys() <= METRICS.keys()
     names = [name for name in METRICS if name not in reasons]
     return pytest.mark.parametrize("metric", [METRICS[name] for name in names], ids=names)
@@ -71,17 +71,17 @@ def same(a, b):
     return numbers(a) == pytest.approx(numbers(b), rel=1e-12, abs=1e-12)
 
 
-def test_the_list_of_names_is_sorted_and_complete():
+def test_public_names_are_sorted_and_include_the_metrics():
     assert sorted(metrics.__all__) == metrics.__all__
     assert {"accuracy", "log_loss", "brier_score", "expected_calibration_error", "sece"} <= set(METRICS)
 
 
-@every_judge
-def test_signature(judge):
-    parameters = inspect.signature(judge).parameters
+@every_function
+def test_signature(function):
+    parameters = inspect.signature(function).parameters
     assert {"classes", "sample_weight"} <= set(parameters)
     assert all(p.kind is p.KEYWORD_ONLY for p in [*parameters.values()][2:])
-    assert {"Args:", "Returns:", ">>>"} <= set(judge.__doc__.split())
+    assert {"Args:", "Returns:", ">>>"} <= set(function.__doc__.split())
 
 
 NOT_BOUNDED_BY_ONE = {"log_loss", "brier_score", "log_loss_decomposition", "brier_decomposition"}
@@ -106,7 +106,7 @@ def test_order_of_rows_does_not_matter(metric, data, random):
     assert same(metric(y[order], p[order], sample_weight=w[order]), metric(y, p, sample_weight=w))
 
 
-@every_metric_but(binary_calibration_error="which column it judges is part of the question")
+@every_metric_but(binary_calibration_error="it depends on the column")
 @property_of(predictions(), st.randoms(use_true_random=False))
 def test_names_and_order_of_classes_do_not_matter(metric, data, random):
     y, p = data
@@ -135,15 +135,15 @@ def test_weights_act_as_repeated_rows(metric, data):
     assert same(metric(y, p, sample_weight=np.ones(len(y))), metric(y, p))
 
 
-@every_judge
+@every_function
 @pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e150, 1e300, 1e307])
-def test_the_scale_of_the_weights_does_not_matter(judge, scale):
+def test_the_scale_of_the_weights_does_not_matter(function, scale):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(2), size=40)
     y, w = (rng.random(40) < p[:, 1]).astype(int), rng.integers(1, 9, size=40).astype(float)
     extreme = np.ldexp(w, int(np.frexp(scale)[1]))  # exact, even where the last digits are lost to others
-    found, expected = (judge(y, p, sample_weight=each) for each in (extreme, w))
-    if judge is metrics.calibration_report:
+    found, expected = (function(y, p, sample_weight=each) for each in (extreme, w))
+    if function is metrics.calibration_report:
         found, expected = found.ece, expected.ece
     assert same(found, expected)
 
@@ -162,9 +162,11 @@ Y = np.array([0, 1, 2, 1])
 ALWAYS_WRONG = np.eye(3)[(Y + 1) % 3]
 BEST = {"accuracy": 1.0, "sharpness": 1.0, "coverage_at_risk": 1.0}
 WORST = {
-    "underconfidence": 0.1 * np.eye(3)[Y] + 0.3,  # always right, hardly sure of it
+    "underconfidence": 0.1 * np.eye(3)[Y] + 0.3,  # always right, with little confidence
     "sharpness": np.full((4, 3), 1 / 3),
-    "excess_aurc": np.vstack([ALWAYS_WRONG[:2], 0.1 * np.eye(3)[Y[2:]] + 0.3]),  # surest where it is wrong
+    "excess_aurc": np.vstack(
+        [ALWAYS_WRONG[:2], 0.1 * np.eye(3)[Y[2:]] + 0.3]
+    ),  # most confident where it is wrong
 }
 
 
@@ -234,7 +236,7 @@ def test_one_row_and_integer_probabilities(metric):
 GOOD = [[0.5, 0.5], [0.2, 0.8]]
 
 
-@every_judge
+@every_function
 @pytest.mark.parametrize(
     ("y", "probs", "options", "message"),
     [
@@ -265,14 +267,14 @@ GOOD = [[0.5, 0.5], [0.2, 0.8]]
         ([0, 1], GOOD, {"sample_weight": ["x", "y"]}, "sample_weight must hold numbers"),
     ],
 )
-def test_bad_input_gives_one_clear_error(judge, y, probs, options, message):
+def test_bad_input_gives_one_clear_error(function, y, probs, options, message):
     with pytest.raises(DataError, match=message):
-        judge(y, probs, **options)
+        function(y, probs, **options)
 
 
-@every_judge
-def test_the_first_bad_row_is_named_by_its_place_in_the_whole_table(judge):
+@every_function
+def test_the_first_bad_row_is_named_by_its_place_in_the_whole_table(function):
     probs = np.full((300_000, 2), 0.5, dtype=np.float32)
     probs[250_000] = 0.9
     with pytest.raises(DataError, match="row 250000 is"):
-        judge(np.zeros(300_000, dtype=int), probs)
+        function(np.zeros(300_000, dtype=int), probs)

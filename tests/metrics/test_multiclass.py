@@ -43,9 +43,9 @@ def test_the_variance_is_that_of_drawn_labels():
 def test_labels_are_drawn_from_their_rows():
     p = np.array([[0.0, 0.3, 0.7, 0.0], [1.0, 0.0, 0.0, 0.0], [0.25, 0.25, 0.25, 0.25]])
     labels = multiclass._drawn_labels(p, 20_000, np.random.default_rng(0))
-    shares = np.array([np.bincount(column, minlength=4) for column in labels.T]) / 20_000
-    np.testing.assert_allclose(shares, p, atol=0.015)
-    assert np.all(shares[p == 0] == 0)
+    frequencies = np.array([np.bincount(column, minlength=4) for column in labels.T]) / 20_000
+    np.testing.assert_allclose(frequencies, p, atol=0.015)
+    assert np.all(frequencies[p == 0] == 0)
 
 
 def test_p_values_of_many_rows_are_normal_and_uniform(monkeypatch):

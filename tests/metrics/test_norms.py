@@ -57,15 +57,15 @@ def test_l1_takes_off_the_mean_surplus_of_a_normal_resample():
     rng = np.random.default_rng(2)
     y, p = calibrated(400, rng, sharpening=1.3)
     place = np.ceil(p[:, 0] * 10).astype(int)
-    share, gap, deviation = [], [], []
+    weight, gap, deviation = [], [], []
     for b in np.unique(place):
         acc, conf = np.mean(y[place == b] == 0), p[place == b, 0].mean()
-        share.append(np.mean(place == b))
+        weight.append(np.mean(place == b))
         gap.append(acc - conf)
         deviation.append(math.sqrt(acc * (1 - acc) / np.sum(place == b)))
     draws = rng.normal(gap, deviation, size=(400_000, len(gap)))
-    plain = np.dot(share, np.abs(gap))
-    by_drawing = 2 * plain - (np.abs(draws) @ share).mean()
+    plain = np.dot(weight, np.abs(gap))
+    by_drawing = 2 * plain - (np.abs(draws) @ weight).mean()
     value = expected_calibration_error(y, p, n_bins=10, debias=True)
     assert value == pytest.approx(by_drawing, abs=2e-4)
     assert value < plain - 0.005

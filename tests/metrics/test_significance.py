@@ -20,7 +20,7 @@ from selfcal.metrics import (
     spiegelhalter_test,
 )
 from selfcal.metrics._rows import claims
-from selfcal.metrics.significance import brownian_maximum_tail, brownian_range_tail, chance_errors
+from selfcal.metrics.significance import brownian_maximum_tail, brownian_range_tail, resampled_errors
 
 from .strategies import predictions, weights_for
 from .truth import distance_to_uniform, drawn
@@ -141,12 +141,12 @@ def test_consistency_statistic_is_the_error_and_p_counts_draws():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_errors_by_chance_have_the_distribution_of_the_noise_floor(weighted):
+def test_resampled_errors_have_the_distribution_of_the_noise_floor(weighted):
     """Rows drawn together against rows drawn one by one."""
     y, p, _ = drawn(3000)
     w = np.random.default_rng(0).exponential(size=3000) if weighted else None
     claimed = claims(y, p, None, w)
-    errors = chance_errors(claimed, bin_chunks([claimed]), norm="l1", n_resamples=2000, seed=1)
+    errors = resampled_errors(claimed, bin_chunks([claimed]), norm="l1", n_resamples=2000, seed=1)
     floor = ece_noise_floor(claimed.confidence, n_resamples=2000, seed=2, sample_weight=w)
     assert errors.mean() == pytest.approx(floor.mean, rel=0.03)
     assert np.quantile(errors, [0.05, 0.95]) == pytest.approx([floor.low, floor.high], rel=0.06)

@@ -113,8 +113,8 @@ def test_bad_rows_leave_no_trace():
     assert seen.to_dict() == before
 
 
-def test_nothing_seen_yet():
-    with pytest.raises(DataError, match="no rows yet"):
+def test_no_rows_yet():
+    with pytest.raises(DataError, match="Call update first"):
         CalibrationAccumulator(2).compute()
 
 

@@ -50,21 +50,21 @@ def test_the_noise_floor_is_that_of_the_confidences(data, report):
     assert report.noise_floor.high == pytest.approx(floor.high, rel=0.15)
 
 
-def claims_at(share, claimed, n=2000):
-    """Rows that all claim the same and are right in exactly this share."""
-    return np.where(np.arange(n) < share * n, 0, 1), np.tile([claimed, 1 - claimed], (n, 1))
+def rows_with(accuracy, confidence, n=2000):
+    """Rows of one confidence with exactly this accuracy."""
+    return np.where(np.arange(n) < accuracy * n, 0, 1), np.tile([confidence, 1 - confidence], (n, 1))
 
 
 @pytest.mark.parametrize(
     ("data", "verdict"),
     [
-        (claims_at(0.7, 0.9), "Over-confident: it claims 90.0 % on average and is right 70.0 %"),
-        (claims_at(0.95, 0.8), "Under-confident: it claims 80.0 % on average and is right 95.0 %"),
-        (claims_at(0.9, 0.9), "No sign of miscalibration"),
+        (rows_with(0.7, 0.9), "Over-confident: its mean confidence is 90.0% and its accuracy 70.0%"),
+        (rows_with(0.95, 0.8), "Under-confident: its mean confidence is 80.0% and its accuracy 95.0%"),
+        (rows_with(0.9, 0.9), "No sign of miscalibration"),
         (drawn(1000)[:2], "No sign of miscalibration"),
         (
-            [np.concatenate(pair) for pair in zip(claims_at(0.8, 0.9), claims_at(0.8, 0.7), strict=True)],
-            "Over-confident here, under-confident there",
+            [np.concatenate(pair) for pair in zip(rows_with(0.8, 0.9), rows_with(0.8, 0.7), strict=True)],
+            "Over-confident for some confidences, under-confident for others",
         ),
     ],
     ids=["over", "under", "exact", "calibrated", "both"],
@@ -153,4 +153,4 @@ def test_the_verdict_shares_its_error_rate_among_the_tests():
     """With each at the full rate, one calibrated model in ten would be called miscalibrated."""
     y, probs = np.array([0, 1] * 50), np.tile([0.5, 0.5], (100, 1))
     report = calibration_report(y, probs, n_resamples=20, level=0.9)
-    assert sum(report._doubt(name) for name in report.tests) == pytest.approx(0.1)
+    assert sum(report._significance_level(name) for name in report.tests) == pytest.approx(0.1)

@@ -24,7 +24,7 @@ def test_equal_to_one_call_per_number_of_bins(data, options, weighted, debias):
     assert (sweep.error**2).tolist() == pytest.approx(squares, abs=1e-12)
 
 
-def test_ten_to_a_thousand_bins_unless_told():
+def test_ten_to_a_thousand_bins_by_default():
     sweep = calibration_error_by_bins([0], [[0.7, 0.3]])
     assert (sweep.n_bins[0], sweep.n_bins[-1]) == (10, 1000)
     ratios = sweep.n_bins[1:] / sweep.n_bins[:-1]

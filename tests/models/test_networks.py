@@ -10,17 +10,18 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
+from selfcal import models
 from selfcal._support.random_streams import Dropout
 from selfcal.ensembles import settings
 from selfcal.errors import ConfigError
 from selfcal.models import (
     FOR_TABLES,
+    columns_to_encode,
     for_table,
     mlp,
     origin,
     resnet18,
     resnet50,
-    spread_columns,
     tabular,
     vgg16,
 )
@@ -62,17 +63,17 @@ class TestForTables:
         assert widths == [*([] if kind in ("linear", "additive") else expected), 4]
 
     @pytest.mark.parametrize("kind", FOR_TABLES)
-    def test_rows_with_nothing_to_spread(self, kind):
+    def test_rows_with_nothing_to_encode(self, kind):
         assert for_table(kind, torch.zeros(10, 2), 3)(torch.ones(5, 2)).isfinite().all()
 
     @pytest.mark.parametrize(
         ("kind", "encoding"),
         [("additive", PiecewiseLinear), ("tabular", PiecewiseLinear), ("periodic", Periodic)],
     )
-    def test_columns_of_two_values_are_not_spread(self, kind, encoding):
+    def test_columns_of_two_values_are_not_encoded(self, kind, encoding):
         first = for_table(kind, ROWS, 4)[0]
         assert type(first) is encoding
-        assert first.columns == spread_columns(ROWS) == [0, 1]
+        assert first.columns == columns_to_encode(ROWS) == [0, 1]
 
     def test_every_kind_has_an_optimizer_of_its_own(self):
         assert settings.DEFAULT_OPTIMIZERS.keys() == set(FOR_TABLES)
@@ -80,13 +81,13 @@ class TestForTables:
     def test_bins_are_placed_before_training(self):
         assert for_table("tabular", ROWS, 4)[0].lower.isfinite().any()
 
-    def test_effects_of_columns_add_up(self):
+    def test_additive_network_is_additive(self):
         module = for_table("additive", ROWS, 4)
         a, b = torch.tensor([[0.3, -1.0, 0.0]]), torch.tensor([[-0.7, 0.4, 1.0]])
         mixed = torch.stack([a, b, torch.where(torch.tensor([True, False, False]), a, b),
                              torch.where(torch.tensor([True, False, False]), b, a)])  # fmt: skip
-        said = module(mixed[:, 0])
-        torch.testing.assert_close(said[0] + said[1], said[2] + said[3])
+        logits = module(mixed[:, 0])
+        torch.testing.assert_close(logits[0] + logits[1], logits[2] + logits[3])
 
     def test_bad_settings(self):
         with pytest.raises(ConfigError, match=r"network must be one of .*Did you mean 'tabular'"):
@@ -124,7 +125,7 @@ def test_bad_settings_of_image_networks(network, settings):
 
 
 @IMAGE_NETWORKS
-def test_a_row_is_predicted_alike_however_the_images_lie_in_memory(network):
+def test_predictions_do_not_depend_on_the_memory_layout(network):
     module = network(width=4).eval().double()
     x = torch.randn(3, 3, 32, 32, dtype=torch.float64)
     torch.testing.assert_close(module(x), module(x.contiguous(memory_format=torch.channels_last)))
@@ -193,7 +194,7 @@ def test_derivatives_reach_every_parameter_in_every_mode_of_differentiation(netw
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_narrow_convolutions_do_not_corrupt_memory(threads):
-    """On a CPU with AVX2 alone, which oneDNN can be told this one is, torch's backward pass through narrow layers
+    """On a CPU with AVX2 alone, which oneDNN can be made to assume, torch's backward pass through narrow layers
     crashes, hangs or returns nonsense for some memory layouts; the caller's may be one of them."""
     program = (
         f"import torch; from selfcal import models; torch.set_num_threads({threads}); torch.manual_seed(0)\n"
@@ -210,7 +211,11 @@ def test_narrow_convolutions_do_not_corrupt_memory(threads):
 
 
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000))
-def test_columns_worth_spreading_are_those_with_three_values(n_rows, n_columns, n_values, seed):
+def test_columns_with_three_values_are_encoded(n_rows, n_columns, n_values, seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randint(n_values, (n_rows, n_columns), generator=generator).float()
-    assert spread_columns(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]
+    assert columns_to_encode(x) == [column for column in range(n_columns) if len(x[:, column].unique()) > 2]
+
+
+def test_the_former_name_still_works():
+    assert models.spread_columns is columns_to_encode

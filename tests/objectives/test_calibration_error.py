@@ -164,16 +164,16 @@ class TestDECE:
         logits[2] = 0.0  # confidence 1/2, on the edge; it is wrong
         got = value(DECE(n_bins=2, bin_temperature=0.25, accuracy_temperature=0), logits, y).item()
         in_lower = sigmoid(-1.0)
-        lower, upper = (2 * share * 0.25 - 0.5 * 0.5 for share in (in_lower, 1 - in_lower))
+        lower, upper = (2 * member * 0.25 - 0.5 * 0.5 for member in (in_lower, 1 - in_lower))
         assert lower < 0 < upper
         assert got == pytest.approx((upper - lower) / 3)
 
     def test_the_stated_share_of_a_bin(self):
-        from selfcal._support.top_label import bin_shares
+        from selfcal._support.top_label import bin_memberships
 
         middle = torch.tensor([10.5 / 15], dtype=torch.float64)
-        share = bin_shares(middle, 15, 2 * DECE().bin_temperature / 15)[0, 10]
-        assert share.item() == pytest.approx(0.93, abs=0.005)
+        member = bin_memberships(middle, 15, 2 * DECE().bin_temperature / 15)[0, 10]
+        assert member.item() == pytest.approx(0.93, abs=0.005)
 
 
 @pytest.mark.parametrize("objective", [SECE(temperature=0.1), DECE(accuracy_temperature=0.1)], ids=repr)
@@ -206,10 +206,10 @@ def test_the_soft_accuracy_pulls_the_label_up_and_the_others_down():
 def test_only_a_soft_accuracy_tells_the_label_from_the_other_losers(soft, hard):
     """Hard correctness knows the confidence alone, which pulls at the losers as they are probable."""
     logits = torch.tensor([[0.3, 0.1, -2.0], [1.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
-    for objective, told in ((soft, True), (hard, False)):
+    for objective, differs in ((soft, True), (hard, False)):
         (grad,) = torch.autograd.grad(value(objective, logits, torch.tensor([1, 1])), logits)
         pull = grad[0] / torch.softmax(logits[0], dim=0)
-        assert (abs(pull[1] - pull[2]) > 1e-3).item() is told
+        assert (abs(pull[1] - pull[2]) > 1e-3).item() is differs
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_the_gap_bound_is_attained(n_classes):
     rest = (1 - top) / (n_classes - 1)
     probs = torch.cat([top[:, None], rest[:, None].expand(-1, n_classes - 1)], dim=1)
     worst = (top - smooth_max(probs)).max().item()
-    assert worst == pytest.approx(objectives.confidence_bce.WORST_GAP, rel=1e-3)
+    assert worst == pytest.approx(objectives.confidence_bce.MAX_GAP, rel=1e-3)
 
 
 def test_equals_the_log_loss_of_being_right():

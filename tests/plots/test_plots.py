@@ -206,7 +206,7 @@ def test_save_figure_keeps_the_old_files_when_drawing_fails(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_save_figure_says_where_it_could_not_write(tmp_path):
+def test_save_figure_names_the_path_it_could_not_write(tmp_path):
     (tmp_path / "taken.svg").mkdir()
     with pytest.raises(OutputError, match=r"taken\.svg"):
         plots.save_figure(Figure(), tmp_path / "taken")

@@ -1,4 +1,4 @@
-"""The estimator around the rules: labels of every kind, models of every kind, and scikit-learn's manners."""
+"""SelectiveClassifier with labels and models of every kind, and scikit-learn conventions."""
 
 import copy
 import pickle
@@ -48,18 +48,18 @@ def fitted(y=CODES, model=None, **aim):
 def test_labels_of_every_kind(kind, aim):
     y = LABELS[kind]
     model = fitted(y, **aim)
-    said, accepted = model.predict(X[TEST]), model.accepts(X[TEST])
-    assert said.dtype == object
+    predicted, accepted = model.predict(X[TEST]), model.accepts(X[TEST])
+    assert predicted.dtype == object
     assert 0 < accepted.sum() < len(accepted)
-    assert all(answer is ABSTAIN for answer in said[~accepted])
-    np.testing.assert_array_equal(said == ABSTAIN, ~accepted)
-    assert {type(answer) for answer in said[accepted]} == {type(y.tolist()[0])}
-    assert set(said[accepted]) <= set(y.tolist())
+    assert all(answer is ABSTAIN for answer in predicted[~accepted])
+    np.testing.assert_array_equal(predicted == ABSTAIN, ~accepted)
+    assert {type(answer) for answer in predicted[accepted]} == {type(y.tolist()[0])}
+    assert set(predicted[accepted]) <= set(y.tolist())
     np.testing.assert_array_equal(model.predict_proba(X[TEST]), model.estimator.predict_proba(X[TEST]))
     np.testing.assert_array_equal(model.classes_, np.unique(y))
 
 
-def test_the_answers_are_those_of_the_estimator_and_the_promise_is_kept():
+def test_predictions_are_those_of_the_estimator_and_the_guarantee_holds():
     y = LABELS["strings"]
     model = fitted(y, max_risk=0.05)
     accepted = model.accepts(X[TEST])
@@ -96,7 +96,7 @@ def test_abstain_sorts_after_every_class(kind):
     assert counts.sum() == len(X)
 
 
-def test_our_own_models_say_how_sure_they_are():
+def test_confidence_of_our_own_models_is_used():
     """An isotonic confidence is not the largest probability, and it is what counts."""
     pytest.importorskip("torch")
     from selfcal import CalibratedModel
@@ -120,7 +120,7 @@ def test_our_own_network():
     assert np.mean(clf.predict(X[TEST])[accepted] != CODES[TEST][accepted]) <= 0.1
 
 
-def test_a_choice_that_is_not_the_likeliest_is_as_sure_as_its_own_probability():
+def test_confidence_is_the_probability_of_the_predicted_class():
     class Contrary(GaussianNB):
         def predict(self, X):
             return self.classes_[np.argsort(self.predict_proba(X), axis=1)[:, -2]]
@@ -143,7 +143,7 @@ def test_models_within_models(model):
 
 
 @each_aim
-def test_scikit_learn_manners(aim):
+def test_scikit_learn_conventions(aim):
     model = fitted(**aim)
     params = model.get_params(deep=False)
     assert params["estimator"] is model.estimator
@@ -174,18 +174,14 @@ def test_settings_changed_after_the_fit_wait_for_the_next_one():
     [
         (slice(500, 550), 0.05, "at least 59 rows, none of them wrong; there are 50"),
         (CAL, 0.001, "at least 2,995 rows, none of them wrong; there are 1,500"),
-        (
-            CAL,
-            0.003,
-            "Too many of the answers with the highest confidence are wrong, or there are too few rows to tell",
-        ),
+        (CAL, 0.003, "Too many of the most confident answers are wrong, or there are too few rows"),
     ],
 )
-def test_it_says_so_when_nothing_can_be_promised(rows, max_risk, reason):
+def test_a_warning_where_there_is_no_guarantee(rows, max_risk, reason):
     y = CODES.copy()
     y[rows] = np.random.default_rng(0).permutation(y[rows])
     model = GaussianNB().fit(X[TRAIN], CODES[TRAIN])
-    with pytest.warns(PromiseWarning, match="No threshold can promise") as caught:
+    with pytest.warns(PromiseWarning, match="No threshold guarantees") as caught:
         selective = SelectiveClassifier(model, max_risk=max_risk).fit(X[rows], y[rows])
     assert caught[0].filename == __file__
     assert reason in selective.guarantee_.text
@@ -205,7 +201,7 @@ def test_everything_may_be_accepted():
 
 
 def test_only_one_class_may_be_accepted():
-    """The model tells elephants from the rest and nothing else."""
+    """The model separates elephants from the rest and nothing else."""
     y = CODES.copy()
     rest = np.flatnonzero(y < 4)
     y[rest] = np.random.default_rng(0).integers(0, 4, len(rest))
@@ -222,7 +218,7 @@ def test_only_one_class_may_be_accepted():
     ],
     ids=["not fitted", "string", "none"],
 )
-def test_what_cannot_be_asked(estimator, message):
+def test_bad_estimators(estimator, message):
     with pytest.raises(ConfigError, match=message):
         SelectiveClassifier(estimator, max_risk=0.1).fit(X[CAL], CODES[CAL])
 
@@ -249,7 +245,7 @@ def test_bad_calibration_rows(call, message):
         call(SelectiveClassifier(GaussianNB().fit(X[TRAIN], CODES[TRAIN]), max_risk=0.1))
 
 
-def test_a_model_that_gives_no_probabilities_is_told():
+def test_a_model_without_probabilities_is_refused():
     with pytest.raises(DataError, match=r"predict_proba\(X\) must hold probabilities"):
         fitted(model=Broken(), min_coverage=0.5)
 
@@ -257,6 +253,6 @@ def test_a_model_that_gives_no_probabilities_is_told():
 def test_weights_are_refused():
     model = SelectiveClassifier(GaussianNB().fit(X[TRAIN], CODES[TRAIN]), max_risk=0.1)
     with pytest.raises(
-        ConfigError, match=r"have no weighted form\. Draw calibration rows as new rows will come"
+        ConfigError, match=r"have no weighted form\. Draw calibration rows from the distribution of new rows"
     ):
         model.fit(X[CAL], CODES[CAL], sample_weight=np.ones(1500))

@@ -1,4 +1,4 @@
-"""What each aim decides, row by row, with probabilities written down by hand."""
+"""The decisions of each rule, row by row, for hand-written probabilities."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from selfcal.reject.rules import risk_guarantee
 
 
 class Says:
-    """A classifier whose input is its output: each row of X is the probabilities to say."""
+    """A classifier whose input is its output: each row of X is its probabilities."""
 
     def __init__(self, classes):
         self.classes_ = np.asarray(classes)
@@ -30,7 +30,7 @@ def tables(draw):
 
 @settings(deadline=None)
 @given(tables())
-def test_chow_answers_whatever_is_cheapest(data):
+def test_chow_minimises_the_expected_cost(data):
     probs, y, rng = data
     k = probs.shape[1]
     table, abstain = rng.random((k, k)), 0.4
@@ -44,7 +44,7 @@ def test_chow_answers_whatever_is_cheapest(data):
         assert expected[answer] == pytest.approx(min(expected.values()))
 
 
-def test_chow_with_one_price_is_a_threshold_on_the_confidence():
+def test_chow_with_one_cost_is_a_threshold_on_the_confidence():
     probs = np.array([[0.95, 0.05], [0.75, 0.25], [0.4, 0.6], [0.1, 0.9]])
     model = SelectiveClassifier(Says(["no", "yes"]), costs=Costs(wrong=10, abstain=2.6))
     found = model.fit(probs, ["no", "no", "yes", "yes"]).predict(probs)
@@ -52,7 +52,7 @@ def test_chow_with_one_price_is_a_threshold_on_the_confidence():
     assert model.threshold_ == 2.6
 
 
-def test_a_dear_mistake_is_avoided_even_where_it_is_unlikely():
+def test_a_costly_error_is_avoided_even_where_it_is_unlikely():
     """Missing an illness costs 100 times a false alarm."""
     costs = Costs(wrong=[[0, 1], [100, 0]], abstain=0.5)
     probs = np.array([[0.999, 0.001], [0.99, 0.01], [0.6, 0.4], [0.4, 0.6]])
@@ -63,7 +63,7 @@ def test_a_dear_mistake_is_avoided_even_where_it_is_unlikely():
     assert model.guarantee_.text.endswith("on average, and 0.2500 had each been answered.")
 
 
-def test_window_declines_between_its_ends():
+def test_window_rejects_between_its_ends():
     probs = np.array([[1 - p, p] for p in (0.0, 0.3, 0.31, 0.5, 0.59, 0.6, 1.0)])
     model = SelectiveClassifier(Says([False, True]), window=(0.3, 0.6))
     found = model.fit(probs, [False, False, False, True, True, True, False]).predict(probs)
@@ -79,8 +79,8 @@ def test_a_window_on_one_side_of_a_half_decides_by_its_ends():
     assert model.predict(probs).tolist() == [0, 1]
 
 
-def test_what_a_fixed_rule_promises_is_kept():
-    """The true risk of a window is below its bound as often as it says."""
+def test_the_guarantee_of_a_fixed_rule_holds():
+    """The true risk of a window is below its bound with the stated probability."""
     rng, held = np.random.default_rng(0), []
     for _ in range(500):
         p = rng.random(120)
@@ -90,7 +90,7 @@ def test_what_a_fixed_rule_promises_is_kept():
     assert np.mean(held) >= binom.ppf(1e-4, 500, 0.8) / 500
 
 
-def test_min_coverage_takes_the_surest():
+def test_min_coverage_accepts_the_most_confident():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.5, 1, 400)
     probs = np.column_stack([1 - p, p])
@@ -102,7 +102,7 @@ def test_min_coverage_takes_the_surest():
 
 
 @pytest.mark.filterwarnings("ignore:With probability:selfcal.errors.PromiseWarning")
-def test_each_class_keeps_the_promise_by_itself():
+def test_the_guarantee_holds_for_each_class():
     """One class is named wrongly far more often than the other; together they would hide it."""
     rng, broken = np.random.default_rng(1), []
     for _ in range(150):
@@ -118,11 +118,11 @@ def test_each_class_keeps_the_promise_by_itself():
     assert model.threshold_[0] < model.threshold_[1] < 1
 
 
-def test_a_class_without_evidence_is_never_answered_and_named():
+def test_a_class_without_evidence_is_never_predicted():
     p = np.linspace(0.6, 1, 300)
     probs = np.column_stack([p, 1 - p, 0 * p])
     model = SelectiveClassifier(Says(["ant", "bee", "cat"]), max_risk=0.05, per_class=True)
-    with pytest.warns(UserWarning, match="Too little is known to ever answer 'bee', 'cat'"):
+    with pytest.warns(UserWarning, match="There are too few rows to ever answer 'bee', 'cat'"):
         model.fit(probs, np.full(300, "ant"))
     assert model.guarantee_.holds
     assert model.threshold_.tolist() == [0, np.inf, np.inf]
@@ -152,7 +152,7 @@ def test_a_class_without_evidence_is_never_answered_and_named():
     ],
     ids=str,
 )
-def test_aims_that_make_no_sense(options, message):
+def test_bad_options(options, message):
     with pytest.raises(ConfigError, match=message):
         SelectiveClassifier(Says([0, 1]), **options).fit([[0.4, 0.6], [0.6, 0.4]], [1, 0])
 
@@ -180,4 +180,4 @@ def test_held_out_predictions_that_are_too_few_or_too_wrong():
     threshold, guarantee = risk_guarantee(np.ones(10), np.zeros(10), max_risk=0.05)
     assert (threshold, guarantee.holds, guarantee.accepted) == (np.inf, False, 0)
     assert "at least 59 rows, none of them wrong; there are 10" in guarantee.text
-    assert "highest confidence are wrong" in risk_guarantee(np.ones(99), np.ones(99), max_risk=0.05)[1].text
+    assert "most confident answers are wrong" in risk_guarantee(np.ones(99), np.ones(99), max_risk=0.05)[1].text

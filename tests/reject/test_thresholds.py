@@ -1,4 +1,4 @@
-"""The promises are kept as often as they say, in worlds where the truth is known."""
+"""The guarantees hold with the stated probability, for distributions with a known risk."""
 
 import math
 
@@ -32,7 +32,7 @@ def thresholds(world, n, sets, seed, **options):
 
 @pytest.mark.parametrize("max_risk", [0.02, 0.05, 0.1])
 @pytest.mark.parametrize("n", [200, 1000, 3000])
-def test_the_true_risk_is_above_the_promise_as_rarely_as_it_says(n, max_risk):
+def test_the_risk_guarantee_holds_with_the_stated_probability(n, max_risk):
     found = thresholds(PLAIN, n, SETS, seed=n, max_risk=max_risk, level=LEVEL)
     broken = PLAIN.risk_at(PLAIN.coverage(found)) > max_risk
     assert broken.mean() <= at_most(1 - LEVEL)
@@ -40,13 +40,13 @@ def test_the_true_risk_is_above_the_promise_as_rarely_as_it_says(n, max_risk):
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if name != "plain"])
 @pytest.mark.parametrize("max_risk", [0.05, 0.1])
-def test_the_promise_does_not_need_a_good_confidence(world, max_risk):
+def test_the_guarantee_does_not_need_a_good_confidence(world, max_risk):
     found = thresholds(WORLDS[world], 600, 500, seed=1, max_risk=max_risk, level=LEVEL)
     broken = WORLDS[world].risk_at(WORLDS[world].coverage(found)) > max_risk
     assert broken.mean() <= at_most(1 - LEVEL, sets=500)
 
 
-def test_a_threshold_taken_at_its_word_breaks_the_promise():
+def test_a_threshold_at_the_measured_risk_has_no_guarantee():
     """Choosing the largest coverage whose measured risk is low enough is not enough."""
     rng = np.random.default_rng(0)
     found = np.empty(200)
@@ -57,16 +57,17 @@ def test_a_threshold_taken_at_its_word_breaks_the_promise():
 
 
 def test_the_bound_is_not_wasted():
-    """A method that breaks its promise far more rarely than it may gives fewer answers than it could."""
+    """A method that fails far more rarely than allowed has less coverage than possible."""
     found = thresholds(PLAIN, 2000, SETS, seed=0, max_risk=0.05, level=LEVEL)
     assert np.mean(PLAIN.risk_at(PLAIN.coverage(found)) > 0.05) > 0.04
 
 
 @pytest.mark.parametrize(
-    ("world", "max_risk"), [("plain", 0.05), ("plain", 0.1), ("never sure", 0.1), ("surest are wrong", 0.1)]
+    ("world", "max_risk"),
+    [("plain", 0.05), ("plain", 0.1), ("never confident", 0.1), ("most confident are wrong", 0.1)],
 )
 def test_coverage_is_near_the_best_possible_with_many_rows(world, max_risk):
-    """Even where the surest rows are wrong: a later start passes them by."""
+    """Even where the most confident rows are wrong: a later start skips them."""
     world = WORLDS[world]
     found = world.coverage(thresholds(world, 10_000, 40, seed=0, max_risk=max_risk))
     assert found.mean() >= 0.95 * world.best_coverage(max_risk)
@@ -88,12 +89,12 @@ def test_coverage_is_near_the_best_possible_on_blobs(max_risk):
 
 
 def brute_force(wrong, confidence, max_risk, level):
-    """The same procedure candidate by candidate, in the words of its docstring."""
-    starts, share = _starts(len(wrong), max_risk, level)
+    """The same procedure candidate by candidate, as in its docstring."""
+    starts, alpha = _starts(len(wrong), max_risk, level)
     falling, laxest, budget, alive = np.append(np.sort(confidence)[::-1], -1.0), math.inf, 0.0, True
     for k in range(starts[0], len(wrong) + 1):
         if k in starts:
-            budget, alive = (budget if alive else 0.0) + share, True
+            budget, alive = (budget if alive else 0.0) + alpha, True
         accepted = confidence > falling[k]
         if alive and accepted.sum() >= starts[0]:
             bound = risk_bound(int(wrong[accepted].sum()), int(accepted.sum()), 1 - budget)
@@ -114,10 +115,10 @@ def test_against_the_definition(seed, n, ties):
 
 
 def test_what_a_failed_start_had_left_is_lost():
-    """The first error ends the first start; the second then has its own share only, not both."""
-    (first, second), share = _starts(200, 0.08, 0.95)
-    few = next(e for e in range(second) if risk_bound(e, second, 1 - 2 * share) > 0.08) - 1
-    assert risk_bound(few, second, 1 - 2 * share) <= 0.08 < risk_bound(few, second, 1 - share)
+    """The first error ends the first start; the second then has its own error probability only, not both."""
+    (first, second), alpha = _starts(200, 0.08, 0.95)
+    few = next(e for e in range(second) if risk_bound(e, second, 1 - 2 * alpha) > 0.08) - 1
+    assert risk_bound(few, second, 1 - 2 * alpha) <= 0.08 < risk_bound(few, second, 1 - alpha)
     wrong, confidence = np.zeros(200, dtype=bool), np.linspace(1, 0, 200)
     wrong[:few] = wrong[second:] = True
     assert threshold_for_risk(wrong, confidence, max_risk=0.08) == math.inf
@@ -142,7 +143,7 @@ def test_all_right_accepts_everything_and_all_wrong_nothing():
 
 @pytest.mark.parametrize("max_risk", [0.01, 0.05, 0.3])
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
-def test_rows_needed_is_where_a_promise_becomes_possible(max_risk, level):
+def test_rows_needed_is_the_first_number_with_a_guarantee(max_risk, level):
     n = rows_needed(max_risk, level)
     assert risk_bound(0, n, level) <= max_risk < risk_bound(0, n - 1, level)
     assert threshold_for_risk(np.zeros(n), np.ones(n), max_risk=max_risk, level=level) == 0
@@ -151,7 +152,7 @@ def test_rows_needed_is_where_a_promise_becomes_possible(max_risk, level):
 
 @settings(deadline=None)
 @given(st.integers(1, 500), st.integers(0, 500), st.floats(0.01, 0.99))
-def test_risk_bound_is_where_so_few_errors_become_too_lucky(accepted, errors, level):
+def test_risk_bound_inverts_the_binomial_test(accepted, errors, level):
     errors = min(errors, accepted)
     bound = risk_bound(errors, accepted, level)
     if errors == accepted:
@@ -163,7 +164,7 @@ def test_risk_bound_is_where_so_few_errors_become_too_lucky(accepted, errors, le
 @pytest.mark.parametrize("min_coverage", [0.5, 0.8, 0.95])
 @pytest.mark.parametrize("n", [30, 200, 1000])
 @pytest.mark.parametrize("ties", [None, 20])
-def test_the_true_coverage_is_below_the_promise_as_rarely_as_it_says(n, min_coverage, ties):
+def test_the_coverage_guarantee_holds_with_the_stated_probability(n, min_coverage, ties):
     rng = np.random.default_rng(n)
     c = rng.random((SETS, n)) if ties is None else rng.integers(0, ties, (SETS, n)) / ties
     found = np.array([threshold_for_coverage(row, min_coverage=min_coverage, level=LEVEL) for row in c])

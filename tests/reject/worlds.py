@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class World:
-    """Wrong with probability `base + slope (1 - c)^power`, but for a patch of wrong rows among the surest.
+    """Wrong with probability `base + slope (1 - c)^power`, except for a patch of wrong rows among the most confident.
 
     With `ties`, the confidences are rounded down to multiples of 1 / ties.
     """
@@ -27,14 +27,14 @@ class World:
         return np.where(u < self.patch, 0.5, self.base + self.slope * u**self.power)
 
     def coverage(self, threshold):
-        """The share of rows that a threshold accepts; if not 0 it lies just above one of the values, with ties."""
+        """The fraction of rows that a threshold accepts; if not 0 it lies just above one of the values, with ties."""
         if self.ties is not None:
             above = np.floor(threshold * self.ties + 1e-9) + 1
             threshold = np.where(threshold > 0, above / self.ties, 0.0)
         return np.clip(1 - threshold, 0, 1)
 
     def risk_at(self, coverage):
-        """The share of wrong rows among the surest."""
+        """The fraction of wrong rows among the most confident."""
         smooth = self.base * coverage + self.slope * coverage ** (self.power + 1) / (self.power + 1)
         patch = np.minimum(coverage, self.patch)
         inside = self.base * patch + self.slope * patch ** (self.power + 1) / (self.power + 1)
@@ -48,9 +48,9 @@ class World:
 PLAIN = World()
 WORLDS = {
     "plain": PLAIN,
-    "never sure": World(base=0.01, slope=0.3, power=2),
+    "never confident": World(base=0.01, slope=0.3, power=2),
     "flat": World(base=0.02, slope=0.12, power=1),
-    "surest are wrong": World(base=0.01, slope=0.2, power=2, patch=0.02),
+    "most confident are wrong": World(base=0.01, slope=0.2, power=2, patch=0.02),
     "ties": World(ties=40),
     "few values": World(base=0.01, slope=0.3, power=2, ties=8),
 }

@@ -17,7 +17,7 @@ class TestNumbers:
 
     @pytest.mark.parametrize("values", ["red", ["red"], [[1, 2], [3]], {"a": 1}, [10**400], [1j]])
     def test_no_numbers(self, values):
-        with pytest.raises(DataError, match="x must hold numbers in rows of equal length; got this"):
+        with pytest.raises(DataError, match="x must hold numbers in rows of equal length; got: "):
             checks.numbers(values, "x")
 
 
@@ -88,9 +88,9 @@ class TestSameLength:
 
 
 class TestProbabilities:
-    def test_rounding_is_mended(self):
-        mended = checks.probabilities([[-1e-7, 1 + 1e-7]])
-        np.testing.assert_array_equal(mended, [[0, 1]])
+    def test_rounding_errors_are_clipped(self):
+        clipped = checks.probabilities([[-1e-7, 1 + 1e-7]])
+        np.testing.assert_array_equal(clipped, [[0, 1]])
         checks.probabilities(np.array([[0.33325, 0.6665]], dtype=np.float16))
 
     @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ class TestLogits:
 
 
 class TestUnitInterval:
-    def test_rounding_is_mended(self):
+    def test_rounding_errors_are_clipped(self):
         np.testing.assert_array_equal(checks.unit_interval([-1e-7, 0.5, 1 + 1e-7]), [0, 0.5, 1])
 
     @pytest.mark.parametrize(

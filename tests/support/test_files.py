@@ -148,13 +148,13 @@ class TestFolders:
             return real(*args, **kwargs)
 
         monkeypatch.setattr(os, function, failing)
-        told = ""
+        message = ""
         try:
             write_folder_atomically(target, NEW, replaces=["b"])
         except OutputError as error:
-            told = str(error)
-        assert content(target) == (OLD if told else NEW)
-        assert not told or "(9,003 bytes): No space left on device" in told
+            message = str(error)
+        assert content(target) == (OLD if message else NEW)
+        assert not message or "(9,003 bytes): No space left on device" in message
         assert os.listdir(tmp_path) == ["model"]
 
     @pytest.mark.parametrize("call", range(7))

@@ -36,7 +36,7 @@ def test_what_is_ignored_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_request_that_nobody_asked_for_acts_in_the_end():
+def test_a_signal_that_was_not_polled_acts_at_the_end():
     with pytest.raises(KeyboardInterrupt), stop_requests():
         signal.raise_signal(signal.SIGINT)
 

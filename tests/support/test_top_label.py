@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from selfcal._support.top_label import bin_shares, kernel_norm, known_labels, root
+from selfcal._support.top_label import bin_memberships, kernel_norm, known_labels, root
 from selfcal.errors import DataError
 
 
@@ -24,11 +24,11 @@ def test_known_labels_come_back_and_the_first_unknown_one_is_named():
         known_labels(logits, torch.tensor([0, 1, -1, 3]))
 
 
-def test_bin_shares_by_hand():
+def test_bin_memberships_by_hand():
     """A confidence in the middle of the first of two bins is 1/2 from the other's."""
-    shares = bin_shares(torch.tensor([0.25, 0.5]), 2, 0.25)
+    members = bin_memberships(torch.tensor([0.25, 0.5]), 2, 0.25)
     other = torch.sigmoid(torch.tensor(-1.0)).item()
-    torch.testing.assert_close(shares, torch.tensor([[1 - other, other], [0.5, 0.5]]))
+    torch.testing.assert_close(members, torch.tensor([[1 - other, other], [0.5, 0.5]]))
 
 
 def test_kernel_norm_over_all_pairs():

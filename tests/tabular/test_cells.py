@@ -37,7 +37,7 @@ def test_numbers(text, value):
 
 
 @pytest.mark.parametrize("text", ["1,5", "0x10", "1_000", "1 2", "$5", "12%", "١"])
-def test_what_is_no_number_is_said_to_be_none(text):
+def test_unreadable_numbers_are_masked(text):
     values, unreadable = read_numbers(pl.DataFrame({"x": ["1", text]}))
     assert values["x"].to_list() == [1.0, None]
     assert unreadable["x"].to_list() == [False, True]

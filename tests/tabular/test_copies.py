@@ -73,7 +73,7 @@ def test_copies_written_with_six_digits(rng):
         lambda rng: np.column_stack([rng.integers(10**6, 10**8, 5000), rng.integers(0, 2, 5000)]),
     ],
 )
-def test_numbers_close_together_are_no_copies(rng, make):
+def test_numbers_close_together_are_not_copies(rng, make):
     """Their digits beyond the sixth say something, or there are so many that some are close."""
     X = make(rng)
     assert find_copies(X.astype(float)).groups.tolist() == list(range(len(X)))
@@ -90,8 +90,8 @@ def test_another_identifier_for_each_copy(rng, ids):
     found = find_copies(np.column_stack([X, column]), names=[*"abcdef", "id"])
     np.testing.assert_array_equal(found.groups, numbered(row))
     assert found.notes == (
-        "1,200 of 1,500 rows equal an earlier row but for identifiers or dates ('id'); such near-copies are kept in "
-        "the same part.",
+        "1,200 of 1,500 rows equal an earlier row except for identifiers or dates ('id'); such near-copies are kept "
+        "in the same part.",
     )
 
 
@@ -117,7 +117,7 @@ def test_all_at_once(rng):
 
 
 @pytest.mark.parametrize("columns", [1, 2, 4, 8])
-def test_few_levels_beside_a_date_or_an_identifier_are_no_copies(rng, columns):
+def test_few_levels_beside_a_date_or_an_identifier_are_not_copies(rng, columns):
     """Equal days are a matter of course where a day has few features."""
     levels = rng.integers(0, 3, (1000, columns))
     dates = rng.choice(10_000, 1000, replace=False)
@@ -129,7 +129,7 @@ def test_few_levels_beside_a_date_or_an_identifier_are_no_copies(rng, columns):
         assert found.notes == ()
 
 
-def test_days_of_few_products_are_no_copies(rng):
+def test_days_of_few_products_are_not_copies(rng):
     """The features of a product go together, whatever one leaves out; there are just few of them."""
     products = np.column_stack([np.arange(20), rng.normal(size=(20, 3))])
     table = np.column_stack([products[rng.integers(0, 20, 1000)], rng.choice(10_000, 1000, replace=False)])

@@ -38,7 +38,7 @@ def test_a_copy_of_the_target_is_found_whatever_its_spelling(rng):
         "nearly": [str(v) if i != 7 else "0" for i, v in enumerate(y)],
         "missing": [None if v == 2 else v for v in y],
         "noisy": noisy.astype(str),
-        "honest": rng.integers(0, 3, 2000).astype(str),
+        "legitimate": rng.integers(0, 3, 2000).astype(str),
     }
     assert leaking(columns, y) == ["copy", "nearly", "missing"]
 
@@ -65,7 +65,7 @@ def test_a_rare_class(rng):
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
-def test_good_columns_of_real_tables_are_no_leak(load):
+def test_good_columns_of_real_tables_are_not_leaks(load):
     data = load()
     assert leaking({f"x{i}": column for i, column in enumerate(data.data.T)}, data.target) == []
 
@@ -78,7 +78,7 @@ def test_copies_do_not_make_a_leak(rng):
     assert leaking(columns, y, groups=np.tile(np.arange(60), 20)) == []
 
 
-def test_the_only_column_is_no_leak(rng):
+def test_the_only_column_is_not_a_leak(rng):
     y = rng.integers(0, 2, 500)
     assert leaking({"x": y + 0.01 * rng.normal(size=500)}, y) == []
 

@@ -17,7 +17,7 @@ def schema():
     return Schema(columns, nonfinite="impute", target="y", decimal=",")
 
 
-def test_dropped_columns_are_not_used_but_told(schema):
+def test_dropped_columns_are_not_used_but_noted(schema):
     assert [c.name for c in schema.used] == ["size", "when"]
     assert schema.notes == ("Column 'id' is dropped: it numbers the rows.",)
 
@@ -31,11 +31,11 @@ def test_the_table_a_user_sees(schema):
     ]
 
 
-def test_a_name_cannot_reach_the_terminal():
+def test_control_characters_in_names_are_escaped():
     assert "\x1b" not in str(Schema((Column("\x1b[2Jhidden", "number"),)))
 
 
-def test_through_json_and_back(schema):
+def test_json_round_trip(schema):
     assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
 
 

@@ -8,7 +8,7 @@ from selfcal.tabular.split import Parts, divide
 
 
 def visits(n=200, seed=0):
-    """Two visits of each patient, a few of them by nobody known."""
+    """Two visits of each patient, a few of them without a patient."""
     rng = np.random.default_rng(seed)
     who = [None if i % 50 == 0 else f"p{i // 2}" for i in range(n)]
     return pl.DataFrame(
@@ -32,12 +32,12 @@ def test_copies_stay_together_and_every_class_is_trained_on(seed):
     assert set(codes[rest]) == set(codes)
 
 
-def test_rows_that_are_all_copies_cannot_be_divided():
-    with pytest.raises(DataError, match="enough to keep some apart"):
+def test_rows_that_are_all_copies_cannot_be_split():
+    with pytest.raises(DataError, match="enough rows to hold some out"):
         Parts.of(np.arange(30) % 2, np.zeros(30, dtype=int), 0.2, 0.3, 0)
 
 
-def test_rows_of_a_group_stay_together_and_its_column_is_no_feature():
+def test_rows_of_a_group_stay_together_and_its_column_is_not_a_feature():
     found = divided(visits(), group="who")
     assert [c.name for c in found.schema.used] == ["x", "z"]
     sides = [
@@ -61,7 +61,7 @@ def test_groups_are_compared_by_value():
     assert found.groups[:4].tolist() == [0, 0, 0, 1]
 
 
-def test_copies_in_different_groups_are_told():
+def test_copies_in_different_groups_are_noted():
     table = pl.concat([visits(), visits().with_columns(who="q" + pl.col("who"))])
     found = divided(table, group="who")
     assert any("200 of 400 rows repeat a row of another group" in note for note in found.notes)
@@ -74,6 +74,6 @@ def test_copies_in_different_groups_are_told():
         ("y", ConfigError, "must not be the target; got 'y' for both"),
     ],
 )
-def test_a_group_that_is_none(group, error, message):
+def test_bad_group_columns(group, error, message):
     with pytest.raises(error, match=message):
         divided(visits(), group=group)

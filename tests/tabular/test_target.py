@@ -10,7 +10,7 @@ from selfcal.tabular.target import read_target
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=20))
 @settings(max_examples=100, deadline=None)
-def test_labels_are_kept_to_the_last_byte(labels):
+def test_labels_are_kept_byte_for_byte(labels):
     """Codes and classes give back each label, apart from other spellings of one whole number."""
     target = read_target(pl.DataFrame({"y": ["first", "second", *labels]}), "y")
     for old, new in zip(labels, target.labels[2:], strict=True):
@@ -52,7 +52,7 @@ def test_no_label_at_all():
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_measurements_are_no_classes(typed):
+def test_measurements_are_not_classes(typed):
     cells = pl.Series("y", [i / 7 for i in range(100)])
     with pytest.raises(
         DataError, match=r"must hold classes; it holds 100 distinct numbers such as 0.14.*, in row 2"

@@ -1,1 +1,1 @@
-"""What every part of the library stands on: checks, files, locks, signals, random streams, progress."""
+"""Shared infrastructure: checks, files, locks, signals, random streams, progress, binning, splits."""

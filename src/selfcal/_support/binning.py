@@ -1,8 +1,8 @@
-"""Bin edges and weighted bin sums: the one implementation behind metrics, calibrators and plots.
+"""Bin edges and weighted bin sums, used by metrics, calibrators and plots.
 
 A bin is `(a, b]` and the first one also holds 0; with `closed="left"` it is `[a, b)` and the last one also
-holds 1. There are never more bins than asked for. Values are compared with the edges in float64, as they
-came: the float32 nearest to 0.2 is a little more than 0.2 and lies above that edge.
+holds 1. There are never more bins than requested. Values are compared with the edges in float64 without
+rounding: the float32 nearest to 0.2 is a little more than 0.2 and lies above that edge.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Strategy = Literal["uniform", "quantile"]
 Norm = Literal["l1", "l2", "max"]
 
 BLOCK_ELEMENTS = 1 << 17
-"""Numbers handled at once: half a megabyte of float32, so that a block stays in the processor's cache."""
+"""Elements per block: half a megabyte of float32, so that a block stays in the processor's cache."""
 
 
 class Chunk(NamedTuple):
-    """Some rows to bin: their confidence, whether (or how likely) each is right, and their weights."""
+    """Rows to bin: the confidence of each, whether it is correct (or the probability of that), and its weight."""
 
     confidence: NDArray[np.floating]
     correct: NDArray[np.floating] | NDArray[np.bool_]
@@ -60,7 +60,7 @@ class Bins:
 
     @property
     def gap(self) -> Float:
-        """Accuracy minus confidence: negative where the model claims too much."""
+        """Accuracy minus confidence: negative where the model is over-confident."""
         return self.accuracy - self.confidence
 
     @property
@@ -102,7 +102,7 @@ def quantile_edges(
     sample_weight: Float | None = None,
     closed: Closed = "right",
 ) -> Float:
-    """Return edges of bins of equal weight; equal confidences always share a bin, so there may be fewer bins.
+    """Return edges of bins of equal weight; equal confidences are always in one bin, so there may be fewer bins.
 
     The j-th inner edge is the smallest observed v with `weight(c <= v) >= j / n_bins` of the whole or, with
     `closed="left"`, the largest with `weight(c < v) <= j / n_bins`. No bin is empty.
@@ -140,7 +140,7 @@ def bin_index(confidence: NDArray[np.floating], edges: Float, closed: Closed = "
     c = checks.as_array(confidence, np.float64)
     n_bins = len(edges) - 1
     if closed == "right" and np.array_equal(edges, uniform_edges(n_bins)):
-        # Eight times faster than a search. Rounding can only make the guess one too high.
+        # eight times faster than a search; rounding can only make the guess one too high
         guess = (c * n_bins).astype(np.int64)
         guarded = np.concatenate([[-np.inf], edges[1:]])
         guess -= c <= guarded.take(guess)
@@ -149,7 +149,7 @@ def bin_index(confidence: NDArray[np.floating], edges: Float, closed: Closed = "
 
 
 def check_binning(n_bins: int, strategy: str, closed: str) -> None:
-    """Raise ConfigError for settings of the bins that do not exist."""
+    """Raise ConfigError for invalid settings of the bins."""
     checks.positive_int("n_bins", n_bins)
     checks.one_of("strategy", strategy, ("uniform", "quantile"))
     checks.one_of("closed", closed, ("right", "left"))
@@ -158,7 +158,7 @@ def check_binning(n_bins: int, strategy: str, closed: str) -> None:
 def bin_chunks(
     chunks: Iterable[Chunk], *, n_bins: int = 15, strategy: Strategy = "uniform", closed: Closed = "right"
 ) -> Bins:
-    """Bin rows that come in chunks; "uniform" keeps only the sums, "quantile" has to keep every row.
+    """Bin rows given in chunks; "uniform" keeps only the sums, "quantile" must keep every row.
 
     Args:
         chunks: Rows with confidences and correctness in [0, 1], already checked.
@@ -182,7 +182,7 @@ def bin_chunks(
 
 
 def bins_from_sums(sums: Float, edges: Float, closed: Closed) -> Bins:
-    """Return the means per bin of what `chunk_sums` of all rows add up to."""
+    """Return the bins for the total of `chunk_sums` over all rows."""
     weight, count, squared, confidence, accuracy = sums
     filled = weight > 0
     middle = (edges[1:] + edges[:-1]) / 2
@@ -199,23 +199,23 @@ def bins_from_sums(sums: Float, edges: Float, closed: Closed) -> Bins:
 
 
 def effective_counts(weight: Float, squared: Float, count: Float) -> Float:
-    """Return `(sum w)^2 / sum w^2`, and the number of rows where weights are too small for their squares."""
+    """Return `(sum w)^2 / sum w^2`; the number of rows where the squared weights underflow."""
     known = squared > 0
     return np.where(known, weight**2 / np.where(known, squared, 1.0), count)
 
 
-def gap_norm(share: Float, gap: Float, norm: Norm) -> Float:
-    """Return the size of the gaps of (rows of) bins: weighted mean, root mean square, or largest."""
+def gap_norm(weight: Float, gap: Float, norm: Norm) -> Float:
+    """Return a norm of the gaps of (rows of) bins; the weights sum to one for each row."""
     checks.one_of("norm", norm, ("l1", "l2", "max"))
     distance = np.abs(gap)
     if norm == "max":
         return np.asarray(distance.max(axis=-1))
-    total = np.sum(share * (distance if norm == "l1" else distance**2), axis=-1)
+    total = np.sum(weight * (distance if norm == "l1" else distance**2), axis=-1)
     return np.asarray(total if norm == "l1" else np.sqrt(total))
 
 
 def array_chunks(correct: Float, confidence: Float, sample_weight: Float | None = None) -> Iterator[Chunk]:
-    """Yield whole arrays as chunks that fit the processor's cache."""
+    """Split arrays into chunks that fit the processor's cache."""
     for rows in row_blocks(len(confidence)):
         yield Chunk(confidence[rows], correct[rows], None if sample_weight is None else sample_weight[rows])
 

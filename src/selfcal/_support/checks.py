@@ -1,13 +1,12 @@
-"""Checks of what users pass in, and the wording of what they are told.
+"""Validation of arguments, and the wording of its errors.
 
-Every message has three parts: what was expected, what came, what to do. NumPy only, so that metrics
-never load torch.
+A message states what was expected, what came, and what to do. NumPy only, so that metrics never load torch.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,62 +18,81 @@ Float = NDArray[np.float64]
 Int = NDArray[np.int64]
 
 MAX_EXPONENT = 200
-"""The largest weight is at most 2 to this power and at least its inverse: its fourth power can be summed."""
+"""The largest weight is between 2 to minus this power and 2 to this power, so that fourth powers can be summed."""
 
 ROW_SUM_TOLERANCE = 1e-4
-"""How far a row of probabilities may be from one; float16 rows may be off by their epsilon, 1e-3."""
-
+"""Tolerance for the sum of a row of probabilities; for float16 it is their epsilon, 1e-3."""
 
 DECIMALS = 100
-"""Labels with more distinct numbers than this that are not whole look like measurements."""
+"""Labels with more distinct fractional numbers than this look like measurements."""
 
 
 def as_array(values: Any, dtype: Any = None) -> NDArray[Any]:
-    """Return `values` as a NumPy array; a tensor that has a gradient or lies on another device is detached first."""
+    """Return `values` as a NumPy array; tensors are detached and moved to the CPU first."""
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         values = values.detach().cpu()
     return np.asarray(values, dtype=dtype)
 
 
 def numbers(values: ArrayLike, name: str) -> Float:
-    """Return `values` as a float64 array, or say that they are no numbers; what is masked becomes NaN."""
+    """Return `values` as a float64 array, with masked values as NaN; anything but numbers is an error."""
     try:
         if isinstance(values, np.ma.MaskedArray):
             return np.ma.filled(values.astype(np.float64), np.nan)
         return as_array(values, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{name} must hold numbers in rows of equal length; got this: {error}.") from error
+        raise DataError(f"{name} must hold numbers in rows of equal length; got: {error}.") from error
 
 
 def rounding_tolerance(values: ArrayLike) -> float:
-    """Return how far probabilities of this precision may be off by rounding alone."""
+    """Return the tolerance for rounding errors of probabilities of this precision."""
     half = as_array(values).dtype == np.float16
     return float(np.finfo(np.float16).eps) if half else ROW_SUM_TOLERANCE
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy scalar as the Python object it stands for, which reads better in a message."""
+    """Return a NumPy scalar as a Python object, which reads better in a message."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def shorten(value: object, most: int = 60) -> str:
-    """Return a value as text for a message, cut off: names read from a file may be megabytes long.
+def shorten(value: object, max_length: int = 60) -> str:
+    """Return a value as truncated text for a message: names read from a file may be megabytes long.
 
     Example:
         >>> shorten("abcdef", 3)
         'abc...'
     """
     text = str(value)
-    return text if len(text) <= most else f"{text[:most]}..."
+    return text if len(text) <= max_length else f"{text[:max_length]}..."
+
+
+def listed(names: Sequence[object], most: int = 10) -> str:
+    """Return the names as text for a message, with dots after the first ones.
+
+    Example:
+        >>> listed(["a", "b", "c"], most=2)
+        "'a', 'b', ..."
+    """
+    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
+
+
+def did_you_mean(name: str, options: Iterable[str], *, cutoff: float = 0.5) -> str:
+    """Return a sentence that suggests the closest option, with a space before it; empty if none is close.
+
+    Example:
+        >>> did_you_mean("unifrom", ["uniform", "quantile"])
+        " Did you mean 'uniform'?"
+    """
+    near = difflib.get_close_matches(name, options, n=1, cutoff=cutoff)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:
-    """Return `value` if it is allowed; otherwise an error with the nearest allowed word."""
+    """Return `value` if it is allowed; otherwise raise an error that suggests the closest allowed value."""
     options = list(allowed)
     if value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(str(value), options)
     raise ConfigError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.{hint}")
 
 
@@ -98,7 +116,7 @@ def positive_int(name: str, value: Any, *, low: int = 1) -> int:
 
 
 def boolean(name: str, value: Any) -> bool:
-    """Return `value` if it is True or False; a word such as "no" would count as true."""
+    """Return `value` if it is True or False; a string such as "no" would be truthy."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise ConfigError(f"{name} must be True or False; got {value!r}.")
@@ -114,7 +132,7 @@ def same_length(**arrays: Any) -> int:
 
 
 def probabilities(probs: ArrayLike, name: str = "probs") -> Float:
-    """Return `probs` as float64 (n, k) rows that sum to one; rounding is mended, anything else is an error."""
+    """Return `probs` as float64 (n, k) rows that sum to one, clipped to [0, 1] within the rounding tolerance."""
     p = numbers(probs, name)
     if p.ndim != 2 or p.shape[1] < 2:
         raise DataError(
@@ -122,7 +140,7 @@ def probabilities(probs: ArrayLike, name: str = "probs") -> Float:
             "For binary P(y=1) pass np.column_stack([1 - p, p])."
         )
     if p.shape[0] == 0:
-        raise DataError(f"{name} has no rows; at least one prediction is needed.")
+        raise DataError(f"{name} must have at least one row; got no rows.")
     tolerance = rounding_tolerance(probs)
     with np.errstate(invalid="ignore"):
         total = p.sum(axis=1)
@@ -154,7 +172,7 @@ def logits(values: ArrayLike, name: str = "logits") -> Float:
 
 
 def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
-    """Return `values` as a float64 vector within [0, 1], mending rounding only."""
+    """Return `values` as a float64 vector, clipped to [0, 1] within the rounding tolerance."""
     c = numbers(values, name)
     if c.ndim != 1 or c.size == 0:
         raise DataError(f"{name} must be a vector with at least one value; got shape {c.shape}.")
@@ -172,7 +190,7 @@ def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
 def label_codes(
     y_true: ArrayLike, n_classes: int, classes: ArrayLike | None = None, *, name: str = "y_true"
 ) -> Int:
-    """Return labels as codes 0..k-1, looking names up in `classes` (the column order of the probabilities)."""
+    """Return labels as codes 0..k-1: their position in `classes`, the column order of the probabilities."""
     y = as_array(y_true)
     if y.ndim != 1:
         raise DataError(f"{name} must be a vector of labels; got shape {y.shape}. Try {name}.ravel().")
@@ -192,7 +210,7 @@ def label_codes(
         codes, unknown = np.zeros(len(y), dtype=np.int64), np.ones(len(y), dtype=bool)
     if np.any(unknown):
         row = int(np.argmax(unknown))
-        remedy = "Drop these rows, or look for a misspelt label."
+        remedy = "Drop these rows, or correct misspelt labels."
         if classes is None:
             remedy = "Pass classes= with the label of each column if the labels are names."
         shown = np.array2string(names, threshold=8, separator=", ")
@@ -206,8 +224,8 @@ def label_codes(
 def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
     """Return the weights as float64, non-negative, finite and not all zero; None stays None.
 
-    Only their ratios matter: weights whose sums or squares could overflow or vanish are scaled by a power of two,
-    which changes no digit of a ratio.
+    Only their ratios matter: weights whose sums or squares could overflow or underflow are scaled by a power of two,
+    which keeps the ratios exact.
     """
     if sample_weight is None:
         return None
@@ -223,7 +241,7 @@ def sample_weights(sample_weight: ArrayLike | None, n: int) -> Float | None:
             f"sample_weight must be finite and not negative; row {row} is {plain(w[row])!r}. Drop the row."
         )
     if not w.any():
-        raise DataError("sample_weight is zero in every row; at least one row must count.")
+        raise DataError("sample_weight must be positive in some row; it is zero in every row.")
     exponent = weight_exponent(w)
     return np.ldexp(w, -exponent) if exponent else w
 

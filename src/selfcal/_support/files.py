@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Atomic writing of files and folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
 
 from selfcal.errors import OutputError
 
@@ -15,16 +14,16 @@ Content = bytes | bytearray | str
 
 
 def write_atomically(path: str | os.PathLike[str], content: Content, *, make_folder: bool = True) -> Path:
-    """Write a file through a temporary neighbour, so that a reader never sees half of it.
+    """Write a file through a temporary one next to it, so that readers never see a partial file.
 
-    When this returns, the file and its name are on the disk to stay.
+    When this returns, the file and its name have been flushed to disk.
     """
     write_together({Path(path): content}, make_folder=make_folder)
     return Path(path)
 
 
 def write_together(files: Mapping[Path, Content], *, make_folder: bool = True) -> None:
-    """Write files that belong together: each appears whole, and none before there was room for all."""
+    """Write files that belong together: each is written atomically, and none before all fit on the disk."""
     contents = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
     temporary = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
     target = next(iter(files))
@@ -41,19 +40,18 @@ def write_together(files: Mapping[Path, Content], *, make_folder: bool = True) -
         for path in temporary.values():
             with suppress(OSError):
                 path.unlink()
-        if isinstance(error, OSError):
-            _explain(target, len(contents[target]), error)
+        if isinstance(error, OSError) and not isinstance(error, OutputError):
+            raise write_error(target, f"{len(contents[target]):,} bytes", error) from error
         raise
 
 
 def write_folder_atomically(
     path: str | os.PathLike[str], files: Mapping[str, bytes], *, replaces: Collection[str] = ()
 ) -> Path:
-    """Write a folder of files through a temporary neighbour; what had its place goes only when it is whole.
+    """Write a folder of files through a temporary one next to it, which replaces it once it is complete.
 
-    No file system swaps two folders in one step that Python could ask for: for a moment there is none. Whoever reads
-    must then look at `previous`. A folder that holds anything but files of these names, or of those in `replaces`,
-    is left alone.
+    Python cannot swap two folders in one step: for a moment neither has the name, and readers must look at
+    `previous`. A folder with files of other names than these and those in `replaces` is never replaced.
     """
     target = Path(os.path.realpath(path))
     new, old = target.with_name(f".{target.name}.new"), previous(target)
@@ -76,20 +74,20 @@ def write_folder_atomically(
         if old.exists() and not target.exists():
             with suppress(OSError):
                 os.rename(old, target)
-        if isinstance(error, OSError):
-            _explain(target, sum(map(len, files.values())), error)
+        if isinstance(error, OSError) and not isinstance(error, OutputError):
+            raise write_error(target, f"{sum(map(len, files.values())):,} bytes", error) from error
         raise
     return target
 
 
 def previous(path: str | os.PathLike[str]) -> Path:
-    """Where the folder lies that is being replaced, should a crash fall between the two renames."""
+    """Return where the folder that is being replaced is found after a crash between the two renames."""
     target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.old")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of processes that died while they wrote."""
+    """Remove the temporary files of processes that died while writing."""
     for path in folder.glob(".*.tmp"):
         path.unlink(missing_ok=True)
 
@@ -102,7 +100,7 @@ def _write(path: Path, data: bytes | bytearray) -> None:
 
 
 def _flush_folder(path: Path) -> None:
-    """Make sure that the names in a folder are on the disk, as far as the system lets one ask for it."""
+    """Flush the names in a folder to disk, where the system supports it."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -117,21 +115,20 @@ def check_folder(target: Path, names: set[str]) -> None:
         return
     if not target.is_dir():
         raise OutputError(
-            f"{target} is not replaced: it is a file, and a model is a folder. Give another name."
+            f"{target} is not replaced: it is a file, and a model is a folder. Choose another name."
         )
     others = sorted({*os.listdir(target)} - names)
     if others:
         raise OutputError(
             f"{target} is not replaced: it holds {others[0]!r}"
             + (f" and {len(others) - 1} more" if len(others) > 1 else "")
-            + ", which would be lost. Give a folder that is new, empty, or holds a model and nothing else."
+            + ", which would be lost. Choose a folder that is new, empty, or holds only a model."
         )
 
 
-def _explain(target: Path, size: int, error: OSError) -> NoReturn:
-    if isinstance(error, OutputError):
-        raise error
-    raise OutputError(
-        f"Could not write {target} ({size:,} bytes): {error.strerror or error}. "
-        "Check that the folder can be written to and has room."
-    ) from error
+def write_error(target: Path, size: str, error: Exception) -> OutputError:
+    """Return the error for a file or folder that could not be written."""
+    reason = getattr(error, "strerror", None) or error
+    return OutputError(
+        f"Could not write {target} ({size}): {reason}. Check that the folder is writable and the disk has space."
+    )

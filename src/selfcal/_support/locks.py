@@ -1,4 +1,4 @@
-"""Folders that belong to one process at a time."""
+"""Locks of folders, so that one process at a time uses them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from selfcal.errors import ConfigError, OutputError
 
 LOCK = ".lock"
-"""The file in a folder that is locked; it is removed when the lock ends."""
+"""The lock file in a folder; it is removed when the lock is released."""
 
 _HELD: dict[tuple[int, str], object] = {}
-"""Folders that this process has locked: the system knows only which process has a lock, not which thread."""
+"""Folders locked by this process: locks of the system belong to a process, not to a thread."""
 
 
 @contextmanager
 def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """Keep others out of a folder; the lock ends with the process at the latest.
+    """Lock a folder; the lock is released with the process at the latest.
 
-    The folder is made if need be, and removed again if nothing was put into it.
+    The folder is created if it does not exist, and removed again if it stays empty.
 
     Example:
         >>> import tempfile
@@ -36,7 +36,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         lock = _acquire(place)
         try:
-            with suppress(OSError):  # only for the message of those who come later
+            with suppress(OSError):  # only for the error message of other processes
                 os.truncate(lock, 0)
                 os.write(lock, str(os.getpid()).encode())
             yield place
@@ -52,7 +52,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _acquire(place: Path) -> int:
-    """Open and lock the file; once more if whoever had it before removed it in between."""
+    """Open and lock the file; try again if its previous owner removed it in between."""
     while True:
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _acquire(place: Path) -> int:
 
 
 def _acquired(descriptor: int) -> bool:
-    """Lock a file for this process alone, if nobody else has it; forked workers do not inherit the lock."""
+    """Try to lock a file for this process; forked workers do not inherit the lock."""
     if os.name != "posix":
         return True
     import fcntl
@@ -84,7 +84,7 @@ def _acquired(descriptor: int) -> bool:
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    """Whether an open file is the one that has this name now."""
+    """Whether an open file is the one at this path."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:

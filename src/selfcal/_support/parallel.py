@@ -1,4 +1,4 @@
-"""Independent units of work over processes, with every finished one kept on disk."""
+"""Independent units of work in several processes, with the results of finished units on disk."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from selfcal.errors import ConfigError, DataError
 
 Row = dict[str, Any]
 Unit = tuple[Any, ...]
-"""What names a piece of work: a data set and a seed, say."""
+"""The key of a unit of work, such as a data set and a seed."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of numbers, kept in one JSON file; a unit's rows are all there or not at all."""
+    """Rows of numbers in one JSON file; the rows of a unit are written together."""
 
     path: Path
     settings: Mapping[str, Any]
 
     def rows(self) -> list[Row]:
-        """The rows so far; none if there is no file yet."""
+        """Return the rows so far; none if there is no file yet."""
         if not self.path.exists():
             return []
         try:
@@ -45,14 +45,14 @@ class Results:
             settings, rows = kept["settings"], kept["rows"]
         except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise DataError(
-                f"{self.path} is not a results file ({error}). Move it away to start anew."
+                f"{self.path} is not a results file ({error}). Move it away to start again."
             ) from None
         asked = json.loads(json.dumps(self.settings))
         if settings != asked:
             differing = sorted(k for k in {*settings, *asked} if settings.get(k) != asked.get(k))
             raise ConfigError(
-                f"{self.path} holds results of other settings ({', '.join(differing)}). "
-                "Choose another --out folder, or remove this one to start anew."
+                f"{self.path} holds results for other settings ({', '.join(differing)}). "
+                "Choose another --out folder, or remove this one to start again."
             )
         return list(rows)
 
@@ -71,16 +71,16 @@ def run_units(
     title: str,
     key: Sequence[str] = ("dataset", "seed"),
 ) -> list[Row]:
-    """Run what is not yet in `results`, in `jobs` processes, and return all rows in the units' order.
+    """Run the units that are not yet in `results`, in `jobs` processes, and return all rows in their order.
 
-    A row says which unit it belongs to by its values of `key`.
+    The values of `key` in a row identify its unit.
     """
     rows = results.rows()
     unit_of = operator.itemgetter(*key)
     done = {unit_of(row) for row in rows}
     todo = [unit for unit in units if unit not in done]
     if todo:
-        results.write(rows)  # fails here, not after an hour, if the folder cannot be written to
+        results.write(rows)  # fails now, not after an hour, if the folder is not writable
         started = time.perf_counter()
         with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
             advance(len(units) - len(todo))
@@ -100,7 +100,7 @@ def run_units(
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in multiprocessing.active_children():
-                    worker.terminate()  # an interrupted user does not want to wait for half-done units
+                    worker.terminate()  # after an interrupt, do not wait for unfinished units
                 raise
     place = {unit: i for i, unit in enumerate(units)}
     wanted = [row for row in rows if unit_of(row) in place]
@@ -116,19 +116,19 @@ def run_all_units(
     title: str,
     key: Sequence[str],
 ) -> list[Row]:
-    """Like `run_units`, but a unit that takes its process down becomes a row that says so in `failed`."""
+    """Like `run_units`, but a unit whose process dies becomes a row with the reason in `failed`."""
 
     def run(some: Sequence[Unit], jobs: int) -> list[Row]:
         return run_units(work, some, results, jobs=jobs, title=title, key=key)
 
     try:
         return run(units, jobs)
-    except BrokenProcessPool:  # alone, the one that died harms no other
+    except BrokenProcessPool:  # run one by one, so that the one that dies affects no other
         for unit in units:
             try:
                 run([unit], 1)
             except BrokenProcessPool:
-                died = {"failed": "The process died, perhaps for want of memory."}
+                died = {"failed": "The process died, perhaps for lack of memory."}
                 results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
         return run(units, 1)
 
@@ -140,7 +140,7 @@ def _pool(jobs: int) -> ProcessPoolExecutor:
 
 
 def _start_tracker() -> None:
-    """Start the process that frees what workers leave behind; it is not to warn of one stopped while it loads."""
+    """Start the process that frees resources of workers, without its warning about workers stopped while loading."""
     before = os.environ.get("PYTHONWARNINGS")
     quiet = "ignore:resource_tracker:UserWarning"
     os.environ["PYTHONWARNINGS"] = quiet if not before else f"{before},{quiet}"
@@ -159,7 +159,7 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """End a worker whose parent was killed, which would otherwise wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

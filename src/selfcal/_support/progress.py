@@ -1,4 +1,4 @@
-"""A progress bar on a terminal; elsewhere silence, or a line from time to time."""
+"""A progress bar on a terminal; elsewhere nothing, or a line every few seconds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 SECONDS = 10.0
-"""Time between two lines where there is no terminal."""
+"""Seconds between two lines if there is no terminal."""
 
 
 class Advance(Protocol):
-    """Reports how far the work has come."""
+    """Reports the progress."""
 
     def __call__(self, done: int, note: str = "") -> None: ...
 
@@ -24,13 +24,13 @@ def progress_bar(title: str, total: int | None, show: bool | None = None) -> Ite
     """Show done / total, a note and the time left.
 
     Args:
-        title: What is being done.
-        total: How much there is to do; None if nobody knows.
-        show: True shows a bar on a terminal and a plain line every ten seconds elsewhere; None is silent there, and
-            False everywhere. In other threads than the main one nothing is shown.
+        title: The name of the work.
+        total: Total amount of work; None if unknown.
+        show: True shows a bar on a terminal and a plain line every ten seconds elsewhere; None shows a bar on a
+            terminal only; False shows nothing. Only the main thread shows progress.
 
     Yields:
-        What to call with how much is done.
+        A function to call with the amount of work done.
 
     Example:
         >>> with progress_bar("Training", total=3, show=False) as advance:

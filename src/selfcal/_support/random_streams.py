@@ -1,8 +1,8 @@
-"""Random streams: a training run has one of its own and leaves torch's global stream alone.
+"""Random streams: a training run has its own, and does not use torch's global generator.
 
-The global stream is shared by all threads of a process, so that trainings in several threads would draw from one
-another. A run draws from generators of its own instead. `Dropout` and other parts of selfcal ask for the stream in
-use on their thread; for code that only knows torch's global stream, calls without a generator are given one.
+The global generator is shared by all threads of a process, so that runs in several threads would affect each other. A
+run therefore has generators of its own. `Dropout` and other parts of selfcal use the stream of their thread; for code
+that only uses torch's global generator, calls without a generator are redirected to the stream.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ class RandomStream:
             self._generators = {each.type: torch.Generator(each).manual_seed(seed) for each in devices}
 
     def generator(self, device: torch.device) -> torch.Generator | None:
-        """What to draw from on a device; None for torch's global stream."""
+        """Return the generator for a device; None for torch's global one."""
         return self._generators.get(device.type)
 
     def state(self) -> tuple[Tensor, ...]:
-        """Where the stream stands."""
+        """Return the state of all generators."""
         return tuple(generator.get_state() for generator in self._generators.values())
 
     def load_state(self, state: tuple[Tensor, ...]) -> None:
-        """Return to where the stream stood."""
+        """Restore the state of all generators."""
         for generator, place in zip(self._generators.values(), state, strict=True):
             generator.set_state(place)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Whatever is drawn within, the stream continues as if it had not been."""
+        """Restore the state of the stream at the end of the context."""
         before = self.state()
         try:
             yield
@@ -67,12 +67,12 @@ class RandomStream:
             self.load_state(before)
 
     def mark(self) -> Callable[[], None]:
-        """A function that returns the stream to where it stands now."""
+        """Return a function that restores the present state."""
         return functools.partial(self.load_state, self.state())
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it, parts of selfcal draw from this stream on this thread, and so does what is `redirected`."""
+        """Within this context, parts of selfcal and `redirected` code draw from this stream on this thread."""
         before = getattr(_in_use, "stream", None)
         _in_use.stream = self
         try:
@@ -95,9 +95,9 @@ def generator(device: torch.device) -> torch.Generator | None:
 
 @contextmanager
 def redirected(needed: bool = True) -> Iterator[None]:
-    """Within it, calls that name no generator draw from the stream in use on this thread, if there is one.
+    """Within this context, calls without a generator draw from the stream in use on this thread, if there is one.
 
-    It costs a few microseconds an operation, which code that draws by `generator` alone need not pay.
+    It adds a few microseconds to every operation, and is not needed for code that passes `generator`.
     """
     stream: RandomStream | None = getattr(_in_use, "stream", None)
     if stream is None or not needed:
@@ -109,7 +109,7 @@ def redirected(needed: bool = True) -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Within it, everything that this thread draws on the CPU follows from the seed alone.
+    """Within this context, everything that this thread draws on the CPU is determined by the seed.
 
     Example:
         >>> with seeded(0):
@@ -126,7 +126,7 @@ class Dropout(nn.Dropout):
     """`torch.nn.Dropout` that draws from the stream in use."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """In training, zero some values at random and scale the others up; otherwise the same values."""
+        """In training, zero values at random and scale the others up; otherwise return the input."""
         if not self.training or not self.p:
             return x
         kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator(x.device))
@@ -134,9 +134,9 @@ class Dropout(nn.Dropout):
 
 
 def draws_globally(*parts: object) -> bool:
-    """Whether a network or another part of a method may draw from torch's global stream.
+    """Whether a network or another part of a method may draw from torch's global generator.
 
-    Layers of torch that draw nothing, and everything in selfcal, which draws by `generator`, do not.
+    Deterministic layers of torch, and everything in selfcal, which passes `generator`, do not.
 
     Example:
         >>> draws_globally(nn.Linear(2, 2)), draws_globally(nn.Sequential(nn.Dropout(0.1)))
@@ -164,7 +164,7 @@ _DRAWING = (
 
 
 class _Redirected(TorchDispatchMode):
-    """Gives every operation that draws without a generator the one of a stream."""
+    """Passes the generator of a stream to every random operation without one."""
 
     def __init__(self, stream: RandomStream) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class _Redirected(TorchDispatchMode):
 
 
 def _with_generator(func: Any) -> Any:
-    """The overload of an operation that takes a generator; None if there is none."""
+    """Return the overload of an operation that takes a generator; None if there is none."""
     if any(argument.name == "generator" for argument in func._schema.arguments):
         return func
     wanted = {argument.name for argument in func._schema.arguments} | {"generator"}

@@ -1,4 +1,4 @@
-"""Being asked to stop, and stopping where it does no harm."""
+"""Handling of SIGINT and SIGTERM: stopping at a safe point."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 GRACE = 0.5
-"""Seconds that a command has to clean up after a second signal."""
+"""Seconds for cleaning up after a second signal."""
 
 
 class Stopped(SystemExit):
-    """A signal ended the command: exit code 128 and its number, and no traceback wherever it was."""
+    """A signal ended the command: the exit code is 128 plus its number, without a traceback."""
 
     def __init__(self, number: int) -> None:
         super().__init__(128 + number)
@@ -29,10 +29,10 @@ class Stopped(SystemExit):
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], int | None]]:
-    """Within it, the first SIGINT or SIGTERM only leaves its number; a second one does what it always does.
+    """Within this context, the first SIGINT or SIGTERM is only recorded; a second one acts as usual.
 
-    So does the first one in the end, if nobody has asked for it. Signals reach the main thread alone: in any other
-    thread nothing changes, and nothing is ever asked.
+    If the first signal was not polled, it acts at the end of the context. Signals are delivered to the main thread
+    only: in other threads nothing changes, and the result is always None.
 
     Example:
         >>> with stop_requests() as asked:
@@ -41,7 +41,7 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
         15
     """
     received: list[int] = []
-    told: list[int] = []
+    polled: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
@@ -56,7 +56,7 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
         restore()
 
     def asked() -> int | None:
-        told[:] = received
+        polled[:] = received
         return received[0] if received else None
 
     for number, handler in before.items():
@@ -66,15 +66,15 @@ def stop_requests() -> Iterator[Callable[[], int | None]]:
         yield asked
     finally:
         restore()
-        if received != told:  # also where the work failed, perhaps because the same signal ended its workers
+        if received != polled:  # also after an error, which the same signal to the workers may have caused
             signal.raise_signal(received[0])
 
 
 def run_command(work: Callable[[], object]) -> None:
-    """Do the work of a process so that SIGINT and SIGTERM end it cleanly, and the process after it.
+    """Run a command such that SIGINT and SIGTERM end it and its process cleanly.
 
-    The first raises `Stopped`. After a second one the process has `GRACE` seconds left, also where it is in the
-    middle of a long call into a library, which Python's own handlers wait for.
+    The first signal raises `Stopped`. After a second one the process ends within `GRACE` seconds, even during a long
+    call into a library, which Python's own handlers would wait for.
     """
     received: list[int] = []
     watched = os.name == "posix"
@@ -88,14 +88,14 @@ def run_command(work: Callable[[], object]) -> None:
             raise Stopped(number)
 
     def unraisable(lost: Any) -> None:
-        if isinstance(lost.exc_value, Stopped):  # raised where no exception gets out of, such as a destructor
+        if isinstance(lost.exc_value, Stopped):  # raised in a destructor, say, where exceptions are ignored
             _end(lost.exc_value.number)
         sys.__unraisablehook__(lost)
 
     sys.unraisablehook = unraisable
     atexit.register(_ignore_signals)
     if watched:
-        _watch_from_now_on()
+        _start_watching()
     try:
         for number in STOPPING:
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
@@ -104,7 +104,7 @@ def run_command(work: Callable[[], object]) -> None:
     except BaseException as error:
         if not received:
             raise
-        _let_go_of_workers()
+        _release_workers()
         _end(received[0], silently=isinstance(error, SystemExit) and not isinstance(error, Stopped))
     finally:
         done = True
@@ -112,10 +112,10 @@ def run_command(work: Callable[[], object]) -> None:
 
 @contextmanager
 def starting_workers() -> Iterator[None]:
-    """Within it, processes are started whole, and such that they do not receive the SIGINT of a terminal.
+    """Within this context, new processes are started without interruption, and ignore the SIGINT of a terminal.
 
-    A terminal sends it to every process of a command. What comes in the meantime acts in the end, with handlers set
-    anew: after those that polars sets, a wait for workers would just go on.
+    A terminal sends SIGINT to every process of a command. A signal in the meantime acts at the end, after the
+    handlers are set again: polars replaces them by handlers that would not interrupt a wait for workers.
     """
     if os.name != "posix":
         yield
@@ -128,8 +128,8 @@ def starting_workers() -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _watch_from_now_on() -> None:
-    """End the process after its second signal, in a thread that need not wait for the main one."""
+def _start_watching() -> None:
+    """End the process after its second signal, from a thread that does not wait for the main one."""
     numbers, written = os.pipe()
     os.set_blocking(written, False)
     signal.set_wakeup_fd(written, warn_on_full_buffer=False)
@@ -146,20 +146,20 @@ def _watch_from_now_on() -> None:
 
 
 def _ignore_signals() -> None:
-    """Called last before the interpreter is taken down, where a signal would kill the process."""
+    """Called last before the interpreter shuts down, when a signal would kill the process."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _let_go_of_workers() -> None:
-    """Free the semaphores of workers, which outlive a process; it is what `multiprocessing` does at a usual exit."""
+def _release_workers() -> None:
+    """Free the semaphores of workers, which outlive a process, as `multiprocessing` does at a normal exit."""
     workers: Any = sys.modules.get("multiprocessing.util")
     if workers is not None:
         workers._exit_function()
 
 
 def _end(number: int, *, silently: bool = False) -> NoReturn:
-    """End here and now: taking torch down takes a second, in which a further signal would kill the process."""
+    """Exit immediately: the shutdown of torch takes a second, in which a further signal would kill the process."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     if not silently:

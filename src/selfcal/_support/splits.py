@@ -11,23 +11,23 @@ from selfcal._support.checks import Float, Int, in_range, positive_int
 from selfcal.errors import ConfigError, DataError
 
 FRACTION_SUM_TOLERANCE = 1e-5
-"""How far fractions may be from one in sum: thirds written with six digits pass, a forgotten part fails."""
+"""Tolerance for the sum of fractions: thirds with six digits pass, a missing part fails."""
 
 
 def stratified_split(y: ArrayLike, sizes_or_fractions: Sequence[float], seed: int) -> list[Int]:
-    """Cut rows into disjoint parts that keep the class proportions as closely as whole rows allow.
+    """Split rows into disjoint parts that keep the class proportions as closely as whole rows allow.
 
-    Fractions share out every class by itself: part k of a class with n_c rows gets floor(n_c f_k), and the
-    rows that are left go to the largest remainders n_c f_k - floor(n_c f_k). A class with at least as many
-    rows as there are parts is in every part; a smaller class puts one row in the first part, one in the
-    second, and so on. Since each class is rounded by itself, the size of a part can be off by a row per class.
-    Whole numbers give parts of exactly those sizes, filled in turn: the rows of each are shared out over what
-    is left of the classes, again by largest remainder.
+    With fractions, every class is split separately: part k of a class with n_c rows gets floor(n_c f_k) rows, and
+    the remaining rows go to the largest remainders n_c f_k - floor(n_c f_k). A class with at least as many rows as
+    there are parts is in every part; a smaller class puts one row in the first part, one in the second, and so on.
+    Since each class is rounded separately, the size of a part can be off by one row per class. Whole numbers give
+    parts of exactly those sizes, filled one after the other: the rows of each are allocated to the remaining rows of
+    the classes, again by largest remainder.
 
     Args:
-        y: one label per row, of any type that sorts.
-        sizes_or_fractions: fractions that sum to one, or whole numbers of rows (the rest is left out).
-        seed: which rows go where; how many of each class does not depend on it.
+        y: One label per row, of any type that sorts.
+        sizes_or_fractions: Fractions that sum to one, or whole numbers of rows (other rows are left out).
+        seed: Seed of the random assignment; the number of rows per class does not depend on it.
 
     Returns:
         Sorted row numbers for each part; with fractions they cover all rows.
@@ -50,9 +50,9 @@ def stratified_split(y: ArrayLike, sizes_or_fractions: Sequence[float], seed: in
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     sizes = [size for size in sizes_or_fractions if isinstance(size, (int, np.integer))]
     if len(sizes) == len(sizes_or_fractions):
-        table = _share_sizes(counts, [positive_int("size of a part", size) for size in sizes])
+        table = _allocate_sizes(counts, [positive_int("size of a part", size) for size in sizes])
     else:
-        table = _share_fractions(counts, _checked_fractions(sizes_or_fractions))
+        table = _allocate_fractions(counts, _checked_fractions(sizes_or_fractions))
 
     rng = np.random.default_rng(positive_int("seed", seed, low=0))
     shuffled = rng.permutation(len(labels))
@@ -63,7 +63,7 @@ def stratified_split(y: ArrayLike, sizes_or_fractions: Sequence[float], seed: in
 
 
 def split_groups(codes: Int, groups: Int, fractions: Sequence[float], *, seed: int) -> list[Int]:
-    """Split rows class by class, whole groups at a time; every class has a row in the first part.
+    """Split rows stratified by class, whole groups at a time; every class has a row in the first part.
 
     Where every row is a group, numbered in order, this is `stratified_split`.
 
@@ -82,9 +82,9 @@ def split_groups(codes: Int, groups: Int, fractions: Sequence[float], *, seed: i
 
 
 def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int) -> Int:
-    """The fold of each row, class by class, whole groups at a time; -1 for a class that would lie in one fold.
+    """Return the fold of each row, stratified by class, whole groups at a time; -1 for classes within one fold.
 
-    Such a class is never held out: a network that has not seen a class could only be wrong about it.
+    Such a class is never held out, since a network cannot predict a class that it has not seen.
 
     Example:
         >>> fold_numbers(np.array([0, 0, 0, 0, 1]), 2, seed=0).tolist()
@@ -96,7 +96,7 @@ def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int
     for code in np.unique(codes):
         units = stream.permutation(np.flatnonzero(codes[first] == code))
         if len(units) > 1:
-            # the next class goes on where this one ends
+            # the next class continues where this one ends
             fold[units] = (start + np.arange(len(units))) % folds
             start += len(units)
     for code in np.unique(codes):  # a group may hold rows of several classes
@@ -106,7 +106,7 @@ def fold_numbers(codes: Int, folds: int, groups: Int | None = None, *, seed: int
     if len(np.unique(fold[fold >= 0])) < folds:
         raise DataError(
             f"Too few rows for {folds} folds: got {len(codes)} rows, of which {int(np.sum(fold[member] >= 0))} can "
-            "be held out (of a class with a single row, or a single group, none can). Give more rows, or fewer folds."
+            "be held out (a class with a single row or group cannot). Pass more rows, or fewer folds."
         )
     numbers: Int = fold[member]
     return numbers
@@ -123,7 +123,7 @@ def _checked_fractions(fractions: Sequence[float]) -> Float:
     return fractions_of_one
 
 
-def _share_fractions(counts: Int, fractions: Float) -> Int:
+def _allocate_fractions(counts: Int, fractions: Float) -> Int:
     """Return how many rows of each class (row) go to each part (column), class by class."""
     table = _largest_remainder(counts[:, None] * fractions, counts)
     for _ in range(len(fractions) - 1):  # each pass fills one empty part of every class that can fill all
@@ -135,7 +135,7 @@ def _share_fractions(counts: Int, fractions: Float) -> Int:
     return table
 
 
-def _share_sizes(counts: Int, sizes: Sequence[int]) -> Int:
+def _allocate_sizes(counts: Int, sizes: Sequence[int]) -> Int:
     """Return how many rows of each class (row) go to each part (column), part by part."""
     if sum(sizes) > counts.sum():
         raise DataError(

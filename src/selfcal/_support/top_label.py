@@ -1,4 +1,4 @@
-"""What losses and objectives both measure of the top labels of a batch, with gradients."""
+"""Differentiable top-label quantities used by losses and objectives."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from selfcal.errors import DataError
 
 
 def top(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The confidence in the chosen class, and whether that class is right (which carries no gradient)."""
+    """Return the confidence in the predicted class, and whether that class is correct (without gradient)."""
     confidence, choice = torch.softmax(logits, dim=-1).max(dim=-1)
     return confidence, choice == y
 
 
 def pairs(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for a batch that must have pairs of rows to compare."""
+    """Return the same for a batch, which must have at least two rows."""
     if len(y) < 2:
         raise DataError(
             f"MMCE compares pairs of rows and needs at least two in a batch; got {len(y)}. "
@@ -26,7 +26,7 @@ def pairs(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def known_labels(logits: Tensor, y: Tensor) -> Tensor:
-    """Return `y` if each label has a logit: a gather would crash at some others and skip the rest."""
+    """Return `y` if each label has a logit: a gather would crash on some invalid labels and ignore others."""
     n_classes = logits.shape[-1]
     unknown = (y < 0) | (y >= n_classes)
     if unknown.any():
@@ -39,8 +39,8 @@ def known_labels(logits: Tensor, y: Tensor) -> Tensor:
     return y
 
 
-def bin_shares(confidence: Tensor, n_bins: int, temperature: float) -> Tensor:
-    """By how much each row belongs to each bin of equal width: ``softmax_j(-(c - m_j)² / T)``, m_j its middle."""
+def bin_memberships(confidence: Tensor, n_bins: int, temperature: float) -> Tensor:
+    """Return the soft membership of each row in each bin, ``softmax_j(-(c - m_j)² / T)`` with bin centres m_j."""
     centres = (torch.arange(positive_int("n_bins", n_bins)).to(confidence) + 0.5) / n_bins
     return torch.softmax(-((confidence[:, None] - centres) ** 2) / temperature, dim=-1)
 
@@ -53,6 +53,6 @@ def kernel_norm(residuals: Tensor, confidence: Tensor, bandwidth: float) -> Tens
 
 
 def root(square: Tensor) -> Tensor:
-    """The square root; below machine precision it is a flat zero, where its own slope would be infinite."""
+    """Return the square root; zero with zero gradient below machine precision, where its slope would be infinite."""
     visible = square > torch.finfo(square.dtype).eps ** 2
     return torch.where(visible, square, 1.0).sqrt() * visible

@@ -1,4 +1,4 @@
-"""What the calibrators share: checked input, positive rows that sum to one, and the way back to the identity."""
+"""Base class of the calibrators: input checks, positive rows that sum to one, and the fallback to the identity."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from selfcal.calibrators.interface import Calibrator
 from selfcal.errors import CalibrationWarning, DataError
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-"""No calibrator says less than this: what has probability zero can never be learned to have happened."""
+"""The smallest calibrated probability: an event of probability zero would have an infinite log loss."""
 
 
 class LogitCalibrator(BaseEstimator, Calibrator):
-    """A calibrator that is a map of the logits; members write `_fit` and `_map`, and check what they are given.
+    """A calibrator that is a map of the logits; subclasses implement `_fit` and `_map`, and check their settings.
 
-    Where the fitted map has a higher log loss on its own data than the softmax it was to improve on, or none at
-    all because the search for it failed, the softmax is used instead, with a warning.
+    If the fitted map has a higher log loss on its own data than the softmax, or if the optimisation failed, the
+    softmax is used instead, with a warning.
 
     Attributes:
         n_classes_: Number of columns seen in fit.
@@ -38,7 +38,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
     """Whether the class with the largest logit is always the class with the largest probability."""
 
     never_worse: ClassVar[bool] = False
-    """Whether the way it is fitted cannot end above the log loss of the softmax; then nothing is checked."""
+    """Whether the fit cannot have a higher log loss than the softmax, so that no check is needed."""
 
     n_classes_: int
     is_identity_: bool
@@ -51,7 +51,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         *,
         classes: ArrayLike | None = None,
     ) -> Self:
-        """Fit on logits the network gave for rows it was not trained on.
+        """Fit on logits of rows that the network was not trained on.
 
         Args:
             logits: One row per sample and one column per class.
@@ -63,7 +63,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         z, codes, weight = checked_rows(logits, y, sample_weight, classes)
         self.n_classes_ = z.shape[1]
         self.is_identity_ = False
-        with np.errstate(invalid="ignore", over="ignore"):  # a search that ends nowhere is noticed below
+        with np.errstate(invalid="ignore", over="ignore"):  # a failed optimisation is detected below
             self._fit(z, codes, weight)
         if not self.never_worse:
             self._roll_back_if_worse(z, codes, weight, self._map)
@@ -85,7 +85,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         return self.predict_proba(logits).max(axis=1)
 
     def get_state(self) -> State:
-        """The settings and all that was learned: numbers, words, lists of these, and arrays, by name.
+        """Return settings and fitted state by name: numbers, strings, lists of these, and arrays.
 
         Example:
             >>> from selfcal.calibrators import TemperatureScaling
@@ -97,16 +97,16 @@ class LogitCalibrator(BaseEstimator, Calibrator):
 
     @classmethod
     def from_state(cls, state: State) -> Self:
-        """The fitted calibrator that `get_state` was asked of; anything else is a `DataError`."""
+        """Return the fitted calibrator with the state of `get_state`; an invalid state is a `DataError`."""
         settings = cls._get_param_names()
         if missing := [name for name in settings if name not in state]:
-            raise DataError(f"The state of {cls.__name__} must have {missing[0]!r}, which it has not.")
+            raise DataError(f"The state of {cls.__name__} must have {missing[0]!r}; it is missing.")
         calibrator = cls(**{name: state[name] for name in settings})
         calibrator._check_settings()
         for name, value in restored(cls, state).items():
             setattr(calibrator, name, value)
         if unknown := state.keys() - calibrator.get_state().keys():
-            raise DataError(f"{cls.__name__} knows nothing of {min(unknown)!r}, which is in its state.")
+            raise DataError(f"The state of {cls.__name__} has the unknown name {min(unknown)!r}.")
         return calibrator
 
     @abstractmethod
@@ -118,7 +118,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         """Probabilities, or anything not negative and proportional to them."""
 
     def _check_settings(self) -> None:
-        """Members with settings check them here."""
+        """Check the settings; overridden by subclasses that have some."""
 
     def _checked(self, logits: ArrayLike) -> Float:
         check_is_fitted(self, "n_classes_")
@@ -149,7 +149,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
 def checked_rows(
     logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
 ) -> tuple[Float, Int, Float]:
-    """Logits, label codes and weights of the rows that count."""
+    """Return logits, label codes and weights of the rows with positive weight."""
     z = checks.logits(logits)
     codes = checks.label_codes(y, z.shape[1], classes, name="y")
     checks.same_length(logits=z, y=codes)
@@ -161,11 +161,11 @@ def checked_rows(
 
 
 def softmax(z: Float) -> Float:
-    """Probabilities of logits of any size, none of them zero."""
+    """Return the softmax, stable for logits of any size and never zero."""
     return as_rows(np.exp(z - z.max(axis=1, keepdims=True)))
 
 
 def as_rows(values: Float) -> Float:
-    """Rows scaled to sum one and kept above zero."""
+    """Return rows normalised to sum one and kept above zero."""
     probs = values / values.sum(axis=1, keepdims=True)
     return np.maximum(probs, SMALLEST, out=probs)

@@ -1,4 +1,4 @@
-"""The log loss of linear maps of the logits, and the search for its lowest point."""
+"""The log loss of linear maps of the logits, and its minimisation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from selfcal.calibrators._base import SMALLEST, LogitCalibrator, softmax
 from selfcal.calibrators.temperature import best_log_beta
 
 PILOT_ROWS = 4096
-"""Rows on which the curvature is measured; it steers the search and need not be exact."""
-LARGEST_BLOCKS = 1 << 22
-"""Numbers in all blocks of curvature; beyond, only their diagonals are used."""
+"""Rows on which the curvature is estimated; it preconditions the optimisation and need not be exact."""
+MAX_BLOCK_ELEMENTS = 1 << 22
+"""Elements in all blocks of the curvature; beyond, only their diagonals are used."""
 
-LARGEST_SEARCH = 1 << 18
-"""Parameters that are sought to the last digit; more of them (a matrix for 500 classes), in twenty steps at most."""
+MAX_EXACT_PARAMETERS = 1 << 18
+"""Up to this many parameters the optimisation is exact; beyond (a matrix for 500 classes), it ends after 20 steps."""
 
 
 class Linear(ABC):
@@ -74,7 +74,7 @@ class Full(Linear):
 
 
 class LinearLogits(LogitCalibrator):
-    """The softmax of a linear map with the lowest penalised log loss; members say which map, and the penalty."""
+    """The softmax of a linear map with the lowest penalised log loss; subclasses define the map and the penalty."""
 
     linear: Linear
 
@@ -82,29 +82,31 @@ class LinearLogits(LogitCalibrator):
 
     @abstractmethod
     def _penalty(self, n_classes: int) -> Float:
-        """For each parameter, what the square of its distance from the identity costs."""
+        """Return the penalty on the squared distance of each parameter from the identity."""
 
     @abstractmethod
     def _features(self, z: Float) -> Float:
-        """What the map is linear in."""
+        """Return the features that the map is linear in."""
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
-        share = weight / weight.sum()
-        self.parameters_ = lowest(self.linear, self._features(z), codes, share, self._penalty(z.shape[1]))
+        normalized = weight / weight.sum()
+        self.parameters_ = lowest(
+            self.linear, self._features(z), codes, normalized, self._penalty(z.shape[1])
+        )
 
     def _map(self, z: Float) -> Float:
         return softmax(self.linear.apply(self.parameters_, self._features(z)))
 
 
-def lowest(linear: Linear, x: Float, codes: Int, share: Float, penalty: Float) -> Float:
+def lowest(linear: Linear, x: Float, codes: Int, weight: Float, penalty: Float) -> Float:
     """The parameters of the lowest weighted mean log loss plus penalty, from the best temperature on.
 
-    The search is L-BFGS in units in which each class has unit curvature where it starts: on 100 classes
-    that takes a fifth of the passes over the data that the parameters themselves would.
+    L-BFGS is preconditioned such that each class has unit curvature at the start: on 100 classes that takes a fifth
+    of the passes over the data.
     """
     identity = linear.scaling(x.shape[1], 1.0)
-    start = linear.scaling(x.shape[1], float(np.exp(best_log_beta(x, codes, share))))
-    units = _units(linear, start, x, share, penalty)
+    start = linear.scaling(x.shape[1], float(np.exp(best_log_beta(x, codes, weight))))
+    units = _units(linear, start, x, weight, penalty)
 
     def parameters(step: Float) -> Float:
         step = step.reshape(start.shape)
@@ -114,28 +116,28 @@ def lowest(linear: Linear, x: Float, codes: Int, share: Float, penalty: Float) -
 
     def objective(step: Float) -> tuple[float, Float]:
         at = parameters(step)
-        loss, slope = _loss_and_slope(linear, at, x, codes, share)
+        loss, slope = _loss_and_slope(linear, at, x, codes, weight)
         slope += 2 * penalty * (at - identity)
         slope = units * slope if units.ndim == 2 else np.einsum("cij,jc->ic", units, slope, optimize=True)
         return loss + float(np.sum(penalty * (at - identity) ** 2)), slope.ravel()
 
     exact = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8, "maxcor": 20}
-    rough = {"maxiter": 20, "ftol": 1e-6, "gtol": 1e-6, "maxcor": 5}  # the search itself is the cost
-    options = rough if start.size > LARGEST_SEARCH else exact
+    rough = {"maxiter": 20, "ftol": 1e-6, "gtol": 1e-6, "maxcor": 5}  # here the optimiser dominates the cost
+    options = rough if start.size > MAX_EXACT_PARAMETERS else exact
     best = minimize(objective, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options)
     return parameters(best.x)
 
 
-def _units(linear: Linear, start: Float, x: Float, share: Float, penalty: Float) -> Float:
+def _units(linear: Linear, start: Float, x: Float, weight: Float, penalty: Float) -> Float:
     """For each class the inverse Cholesky factor of its block of the curvature, or its diagonal alone."""
     pilot = slice(None, None, max(1, len(x) // PILOT_ROWS))
-    x, share = x[pilot], share[pilot] / share[pilot].sum()
+    x, weight = x[pilot], weight[pilot] / weight[pilot].sum()
     p = softmax(linear.apply(start, x))
-    bend = share[:, None] * p * (1 - p)
+    bend = weight[:, None] * p * (1 - p)
     diagonal = linear.pull_back(bend, x**2) + 2 * penalty
     ridge = 1e-6 * diagonal.sum(axis=0) + 1e-12 * diagonal.max() + SMALLEST
     size, n_classes = start.shape
-    if n_classes * size**2 > LARGEST_BLOCKS:
+    if n_classes * size**2 > MAX_BLOCK_ELEMENTS:
         return 1 / np.sqrt(diagonal + ridge)
     blocks = np.empty((n_classes, size, size))
     for c in range(n_classes):
@@ -148,7 +150,7 @@ def _units(linear: Linear, start: Float, x: Float, share: Float, penalty: Float)
 
 
 def _loss_and_slope(
-    linear: Linear, parameters: Float, x: Float, codes: Int, share: Float
+    linear: Linear, parameters: Float, x: Float, codes: Int, weight: Float
 ) -> tuple[float, Float]:
     """The log loss and its slope, in blocks that stay in the processor's cache."""
     loss, slope = 0.0, np.zeros_like(parameters)
@@ -159,8 +161,8 @@ def _loss_and_slope(
         of_true = z[true]
         np.exp(z, out=z)
         total = z.sum(axis=1)
-        loss += float(share[rows] @ (np.log(total) - of_true))
-        z *= (share[rows] / total)[:, None]
-        z[true] -= share[rows]
+        loss += float(weight[rows] @ (np.log(total) - of_true))
+        z *= (weight[rows] / total)[:, None]
+        z[true] -= weight[rows]
         slope += linear.pull_back(z, x[rows])
     return loss, slope

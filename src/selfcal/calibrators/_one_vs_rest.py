@@ -16,17 +16,17 @@ Curve = Callable[[Float], Float]
 
 
 class OneVsRest(LogitCalibrator):
-    """A calibrator made of curves of one score; members write `_fit_binary`.
+    """A calibrator made of curves of one score; subclasses implement `_fit_binary`.
 
     The score of a class is its log odds under the softmax, exact for logits of any size; `expit` makes a
     probability of it. Two classes need one curve, that of the second; more have one each. A row for
-    which every curve says zero keeps its softmax.
+    which every curve is zero keeps its softmax.
 
     Attributes:
         curves_: One for each class, or the one of the second of two.
     """
 
-    curves_: tuple[Curve, ...]  # members say which kind, so that they can be stored
+    curves_: tuple[Curve, ...]  # subclasses annotate the type of the curves, so that they can be stored
 
     @abstractmethod
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
@@ -55,7 +55,7 @@ class OneVsRest(LogitCalibrator):
 
 
 def log_odds(z: Float) -> Float:
-    """The logarithm of p / (1 - p) for each class, p the softmax: its logit less the logsumexp of the others."""
+    """The logarithm of p / (1 - p) for each class, p the softmax: its logit minus the logsumexp of the others."""
     if z.shape[1] == 2:
         difference = z[:, 1] - z[:, 0]
         return np.column_stack([-difference, difference])

@@ -1,4 +1,4 @@
-"""What a calibrator learned, as plain values that any file format can hold; its annotations say what there is."""
+"""The fitted state of a calibrator as plain values, found by its annotations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from selfcal._support.checks import Float, plain
 from selfcal.errors import DataError
 
 State = dict[str, Any]
-"""Names with numbers, words, lists of these, or arrays; what lies inside another part has a dotted name."""
+"""Numbers, strings, lists of these, or arrays, by name; nested values have dotted names."""
 
 
 def learned(owner: type) -> dict[str, Any]:
-    """The type of each attribute that fitting gives a calibrator, or of each field of one of its curves."""
+    """Return the type of each fitted attribute of a calibrator, or of each field of one of its curves."""
     hints = get_type_hints(owner)
     return {name: hint for name, hint in hints.items() if is_dataclass(owner) or name.endswith("_")}
 
 
 def state_of(part: Any) -> State:
-    """All that was learned."""
+    """Return the fitted state."""
     state: State = {}
     for name, hint in learned(type(part)).items():
         inner = _taken_apart(getattr(part, name), hint)

@@ -17,23 +17,23 @@ PILOT_ROWS = 4096
 """Rows on which the threshold is chosen; the temperature comes from all of them."""
 THRESHOLDS = (1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3)
 LOG_BETAS = np.linspace(-4.0, 2.0, 25)
-"""Where the loss, which has more than one valley, is tried first; the temperature is between 0.1 and 70."""
+"""Starting points, since the loss has several local minima; the temperature is between 0.1 and 70."""
 
 
 class AttendedTemperatureScaling(LogitCalibrator):
-    """Temperature scaling in which a class with few rows borrows rows that the network gives a share in it.
+    """Temperature scaling in which a class with few rows borrows rows of other classes.
 
     Class k has its own rows, and borrows those of other classes that the network chooses it for or gives a
     probability S_k above `threshold`. The temperature has the lowest sum of ``-log S_k`` over own and
-    ``-log(S_k**2 / (1 - S_k))`` over borrowed rows, as in the authors' program: ``S_k / (1 - S_k)`` is what
-    Bayes' rule says a row of another class is worth. The result depends much on the threshold, which the
+    ``-log(S_k**2 / (1 - S_k))`` over borrowed rows, as in the authors' code: ``S_k / (1 - S_k)`` is the weight
+    of a row of another class by Bayes' rule. The result depends strongly on the threshold, which the
     authors search for too. The choice of class never changes.
 
     Args:
         threshold: Between 0 and 1; None takes, of seven between 1e-5 and 0.3, that with the lowest log loss.
 
     Attributes:
-        temperature_: What the logits are divided by.
+        temperature_: The temperature.
         threshold_: The threshold used.
 
     Example:

@@ -14,22 +14,22 @@ from selfcal._support.checks import Float, Int
 from selfcal.calibrators._one_vs_rest import Curve, OneVsRest
 from selfcal.calibrators.histogram import Steps, probability
 
-MOST_BINS = 10_000
-"""As many as a billion rows ask for; each number of bins up to it costs time in proportion."""
+MAX_BINS = 10_000
+"""The number of bins for a billion rows; the time grows with every number of bins up to it."""
 
 
 class BBQ(OneVsRest):
     """Average histogram binning over the number of bins, each weighted by its marginal likelihood.
 
     With N the total weight, there is one model for every number of bins B from ``N^(1/3) / spread`` to
-    ``spread N^(1/3)``, each with bins of equal weight. The chance of the class in a bin has the prior
+    ``spread N^(1/3)``, each with bins of equal weight. The probability of the class in a bin has the prior
     ``Beta(a, b)``, ``a = prior_weight p / B``, ``b = prior_weight (1 - p) / B``, where p is the midpoint of the
-    bin. A bin with m of its n rows in the class then says ``(m + a) / (n + prior_weight / B)``, and the
+    bin. A bin with m of its n rows in the class then predicts ``(m + a) / (n + prior_weight / B)``, and the
     model has the marginal likelihood ``prod_bins B(m + a, n - m + b) / B(a, b)``, by which the models are
-    averaged. Beyond the paper, p is kept ``1 / (N + 2)`` away from 0 and 1, so that no prior is surer than the
-    data can be, and numbers of bins that ties make the same model count once.
+    averaged. Beyond the paper, p is kept ``1 / (N + 2)`` away from 0 and 1, so that no prior is more certain
+    than the data, and numbers of bins that give the same model because of ties count once.
 
-    Each class has its models, the rows are scaled to sum one; two classes share those of the second. Rows
+    Each class has its models, and the rows are normalised; two classes use those of the second. Rows
     in the same bins tie, so the choice of class may change.
 
     Args:
@@ -84,26 +84,26 @@ class BBQ(OneVsRest):
 
 
 def bin_counts(total: float, spread: float) -> range:
-    """The numbers of bins to average over, at most one for each row, and never more than `MOST_BINS`.
+    """The numbers of bins to average over, at most one for each row, and never more than `MAX_BINS`.
 
     >>> bin_counts(1000, 10), bin_counts(5, 10)
     (range(1, 101), range(1, 6))
     """
     root = np.cbrt(total)
-    most = max(1, int(min(root * spread, total, MOST_BINS)))
-    return range(max(1, int(min(root / spread, most))), most + 1)
+    highest = max(1, int(min(root * spread, total, MAX_BINS)))
+    return range(max(1, int(min(root / spread, highest))), highest + 1)
 
 
 def last_rows(p: Float, mass: Float, n_bins: int) -> Int:
-    """The last row of each bin of equal weight; rows of equal (sorted) p share a bin."""
+    """The last row of each bin of equal weight; rows of equal (sorted) p are in one bin."""
     target = np.arange(1, n_bins + 1) * mass[-1] / n_bins
     rows = np.minimum(np.searchsorted(mass, target), len(p) - 1)
     return np.unique(np.searchsorted(p, p[rows], side="right") - 1)
 
 
-def averaged(models: Sequence[Steps], share: Float) -> Steps:
+def averaged(models: Sequence[Steps], weights: Float) -> Steps:
     """The weighted mean of step curves, which is one with all their edges."""
-    kept = [(steps, w) for steps, w in zip(models, share, strict=True) if w > np.finfo(np.float64).eps]
+    kept = [(steps, w) for steps, w in zip(models, weights, strict=True) if w > np.finfo(np.float64).eps]
     edges = np.unique(np.concatenate([steps.edges for steps, _ in kept]))
     values = sum(w * steps.values[bin_index(edges[1:], steps.edges)] for steps, w in kept)
     return Steps(edges, values / sum(w for _, w in kept))

@@ -17,7 +17,7 @@ class DirichletCalibration(RegularisedMatrix):
     penalties, and the same for logits that differ by a constant in each row.
 
     Args:
-        l2: How strongly the map is held at the identity.
+        l2: Strength of the penalty on the distance from the identity.
         odir: Off-diagonal and intercept regularisation, as in `MatrixScaling`.
 
     Attributes:

@@ -58,7 +58,7 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         return self.scaling_.predict_proba(z), softmax(z), np.full(z.shape, 1 / z.shape[1])
 
 
-def _mixture_weights(of_true: Float, share: Float) -> Float:
+def _mixture_weights(of_true: Float, normalized: Float) -> Float:
     """The weights of the highest likelihood.
 
     The lowest point of ``sum(w) - mean(log(of_true @ w))`` over w >= 0 has sum one, so that the sum
@@ -67,9 +67,13 @@ def _mixture_weights(of_true: Float, share: Float) -> Float:
 
     def objective(w: Float) -> tuple[float, Float]:
         mixed = of_true @ w
-        return float(w.sum() - share @ np.log(mixed)), 1 - of_true.T @ (share / mixed)
+        return float(w.sum() - normalized @ np.log(mixed)), 1 - of_true.T @ (normalized / mixed)
 
     options = {"maxiter": 500, "ftol": 1e-15, "gtol": 1e-10}
-    bounds = [(0.0, None), (0.0, None), (1e-12, None)]  # some uniform part, so that nothing is impossible
+    bounds = [
+        (0.0, None),
+        (0.0, None),
+        (1e-12, None),
+    ]  # a positive uniform part, so that no probability is zero
     best = minimize(objective, [0.8, 0.1, 0.1], jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return best.x / best.x.sum()

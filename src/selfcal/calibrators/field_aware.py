@@ -24,7 +24,7 @@ class FieldAwareCalibration(LogitCalibrator):
     """Calibrate with a rising piecewise linear line, and shift it for each value of a field such as the site.
 
     Two classes with log odds s: ``P(y = 1) = sigmoid(line(s) + term[v, 1] - term[v, 0])``, v the value of the
-    field. More classes share the line, which takes the logarithms of their softmax probabilities:
+    field. More classes have one common line, which takes the logarithms of their softmax probabilities:
     ``p ∝ exp(line(log p_c) + term[v, c])``, so that temperature scaling is the case of a straight line. The line
     has a slope, not below zero, between any two quantiles of the scores, and goes on straight beyond the last.
     The log loss plus ``l2 / 2`` times the squares of the terms, of the offset and of the slopes less one is
@@ -33,8 +33,8 @@ class FieldAwareCalibration(LogitCalibrator):
     keeps the order of the classes up to ties. In the paper the terms come from a neural network of all features.
 
     Args:
-        n_bins: Number of slopes (at most; equal scores share one).
-        l2: Number of rows, roughly, that speak for the identity.
+        n_bins: Maximum number of slopes; equal scores have one.
+        l2: Strength of the penalty: roughly the number of rows that the identity counts for.
 
     Attributes:
         line_: The line: `knots` where the slope changes, `slopes` between them, and `offset`, its value at 0.
@@ -71,7 +71,7 @@ class FieldAwareCalibration(LogitCalibrator):
         classes: ArrayLike | None = None,
         field: ArrayLike | None = None,
     ) -> Self:
-        """Fit on logits the network gave for rows it was not trained on.
+        """Fit on logits of rows that the network was not trained on.
 
         Args:
             logits: One row per sample and one column per class.
@@ -155,7 +155,7 @@ def is_missing(value: Any) -> bool:
     """Whether the value is None, or unequal to itself as NaN is."""
     try:
         return value is None or bool(ne(value, value))
-    except TypeError:  # the NA of pandas will not say
+    except TypeError:  # pandas' NA cannot be compared
         return True
 
 

@@ -19,12 +19,12 @@ Numbers = TypeVar("Numbers", float, Float)
 
 
 class HistogramBinning(OneVsRest):
-    """Say of a class what was seen of it in the bin of its probability.
+    """Replace the probability of a class by its observed frequency in the bin of that probability.
 
     With bins of the softmax probability of a class, of total weight n of which m is of the class, the
-    calibrated probability is ``(m + 1/k) / (n + 1)``: one row of weight one, shared evenly by the k classes,
-    is added to every bin, so that nothing is ever impossible. An empty bin says its midpoint. Each class has
-    its bins, the rows are scaled to sum one; two classes share those of the second. Rows in the same bins
+    calibrated probability is ``(m + 1/k) / (n + 1)``: one row of weight one, divided equally between the k
+    classes, is added to every bin, so that no probability is zero. An empty bin predicts its midpoint. Each class has
+    its bins, and the rows are normalised; two classes use those of the second. Rows in the same bins
     tie, so the choice of class may change.
 
     Args:
@@ -78,10 +78,10 @@ class Steps:
 
 
 def probability(log_odds: Float) -> Float:
-    """The probability of these odds; above zero, so that rows of no chance are not merged into the next bin."""
+    """Return the probability for these log odds; above zero, so that impossible rows have a bin of their own."""
     return np.maximum(expit(log_odds), SMALLEST)
 
 
-def smoothed(share: Numbers, weight: Any, n_classes: int) -> Numbers:
-    """The share among rows of this total weight after one more row that is of every class a little."""
-    return (share * weight + 1 / n_classes) / (weight + 1)
+def smoothed(frequency: Numbers, weight: Any, n_classes: int) -> Numbers:
+    """Return the frequency after one more row that is divided equally between the classes."""
+    return (frequency * weight + 1 / n_classes) / (weight + 1)

@@ -11,7 +11,7 @@ from selfcal._support.checks import Float, Int
 
 
 class Calibrator(ABC):
-    """A map from logits to honest probabilities, fitted after training on data the network never saw."""
+    """A map from logits to calibrated probabilities, fitted after training on data the network has not seen."""
 
     @abstractmethod
     def fit(self, logits: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

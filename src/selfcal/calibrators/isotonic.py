@@ -19,12 +19,12 @@ CERTAIN = 1e-12
 class IsotonicCalibration(OneVsRest):
     """The best non-decreasing curve from the log odds of a class to its probability.
 
-    The curve minimises ``sum w (curve(s) - [y = c])^2`` (and the log loss, as it happens) among all rising
+    The curve minimises ``sum w (curve(s) - [y = c])^2`` (and also the log loss) among all increasing
     ones; it is constant on blocks of rows, linear between them, and flat beyond the outermost rows. The block
-    where the class never occurs, of total weight n, would say 0: it says ``(1/k) / (n + 1)``, as if one more
-    row were shared evenly by the k classes, but no more than the next block; the block where it always occurs
-    says ``(n + 1/k) / (n + 1)``, but no less than the one before. All other blocks stay as they are. Each
-    class has its curve, the rows are scaled to sum one; two classes share the curve of the second. Rows in
+    where the class never occurs, of total weight n, would predict 0: it predicts ``(1/k) / (n + 1)``, as if one more
+    row were divided equally between the k classes, but no more than the next block; the block where it always occurs
+    predicts ``(n + 1/k) / (n + 1)``, but no less than the one before. All other blocks are unchanged. Each class has
+    its curve, and the rows are normalised; two classes use the curve of the second. Rows in
     the same block tie, so the choice of class may change.
 
     Attributes:

@@ -12,19 +12,19 @@ from selfcal.calibrators._base import LogitCalibrator, softmax
 
 
 class IsotonicConfidence(LogitCalibrator):
-    """The best non-decreasing map from the largest probability to the chance of being right.
+    """The best non-decreasing map from the largest probability to the probability of being right.
 
-    The network's choice of class is kept. The map knows nothing of the other classes, so the calibrated
-    confidence of a choice may fall below ``1 / n_classes``, where another class would be the better choice;
-    ``floor="chance"`` lifts it to that value. No rising map has a lower log loss of being right on the data
-    it was fitted to, so it is never taken back; it may say 0 or 1, and new rows may then prove it wrong.
+    The network's choice of class is kept. The map does not use the other classes, so the calibrated
+    confidence may fall below ``1 / n_classes``, where another class would be the better choice; ``floor="chance"``
+    raises it to that value. No increasing map has a lower log loss of being right on the data it was fitted to, so
+    it never falls back to the identity; it may predict 0 or 1, which new rows may contradict.
 
     Args:
         floor: ``"none"`` as published, or ``"chance"``.
 
     Attributes:
         from_: Confidences of the network where the map bends.
-        to_: What they become; between them the map is linear.
+        to_: The calibrated confidences; between them the map is linear.
 
     Example:
         >>> import numpy as np
@@ -72,7 +72,7 @@ class IsotonicConfidence(LogitCalibrator):
 
 
 def with_confidence(probs: Float, chosen: Int, confidence: Float) -> Float:
-    """The confidence for the chosen class; the rest shared among the others as `probs` (positive) has it.
+    """Return rows with this confidence in the chosen class, and the rest in proportion to `probs` (positive).
 
     >>> with_confidence(np.array([[0.6, 0.3, 0.1]]), np.array([0]), np.array([0.2]))
     array([[0.2, 0.6, 0.2]])

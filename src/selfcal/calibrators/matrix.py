@@ -11,7 +11,7 @@ from selfcal.calibrators.formula import Head, Operations
 
 
 class RegularisedMatrix(LinearLogits):
-    """What matrix scaling and Dirichlet calibration share: the penalty."""
+    """The common penalty of matrix scaling and Dirichlet calibration."""
 
     linear = Full()
 
@@ -33,11 +33,11 @@ class MatrixScaling(RegularisedMatrix):
 
     ``softmax(z @ W + b)`` minimises the convex ``log loss + odir * (sum of squares of b and of W off the
     diagonal) + l2 * (sum of squares of b and of W - I)``. Without a penalty, 100 classes have 10,100 free
-    parameters and 5,000 rows are learned by heart. The default suits some hundred rows per class; with
+    parameters and overfit 5,000 rows completely. The default suits some hundred rows per class; with
     100 classes and 25 rows of each it had a higher log loss on new rows than temperature scaling.
 
     Args:
-        l2: How strongly the map is held at the identity.
+        l2: Strength of the penalty on the distance from the identity.
         odir: Off-diagonal and intercept regularisation, which leaves the diagonal free: very strong, it
             makes a vector scaling without bias. The paper's lambda is ``k * (k - 1)`` times, its mu ``k``
             times this, for k classes.

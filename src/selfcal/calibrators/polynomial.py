@@ -25,10 +25,10 @@ class PolynomialCalibration(OneVsRest):
     constraints is the search for the point of a simplex that is nearest to the labels, which one non-negative
     least-squares problem of d + 2 rows solves exactly. (The paper allows every rising polynomial, with
     semidefinite constraints; each of them is the limit of these as d grows.) The score u is the probability
-    after temperature scaling: the rows of a network that is too sure would all lie at the ends of the interval.
-    Of n rows and k classes, ``(n f + 1/k) / (n + 1)`` is said, as if one more row were shared evenly by the
-    classes, so that nothing is impossible. Each class has its polynomial, the rows are scaled to sum one; two
-    classes share that of the second.
+    after temperature scaling: the rows of an over-confident network would all be at the ends of the interval.
+    For n rows and k classes the prediction is ``(n f + 1/k) / (n + 1)``, as if one more row were divided equally
+    between the classes, so that no probability is zero. Each class has its polynomial, and the rows are normalised;
+    two classes use that of the second.
 
     Args:
         degree: Degree of the polynomial.
@@ -103,5 +103,5 @@ def rising_coefficients(u: Float, y: NDArray[np.bool_], weight: Float, degree: i
 
 
 def tails(u: Float, degree: int) -> Float:
-    """The chance of at least j successes in `degree` trials of chance u, for each j: cumulated Bernstein basis."""
+    """Return P(at least j successes in `degree` trials of probability u) for each j, the cumulative basis."""
     return np.column_stack([np.ones(len(u)), bdtrc(np.arange(degree), degree, u[:, None])])

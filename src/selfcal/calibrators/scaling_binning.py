@@ -11,22 +11,22 @@ from selfcal.calibrators.temperature import TemperatureScaling
 
 
 class ScalingBinning(LogitCalibrator):
-    """Fit a temperature, then say the mean scaled confidence of the bin instead of the confidence itself.
+    """Fit a temperature, then replace the scaled confidence by its mean in the bin.
 
-    The confidence ``max softmax(z / T)`` is put into bins of equal weight, and each bin says the mean over its
-    rows of the scaled confidence, not of being right: such a mean varies less than a histogram's frequency.
-    As only `n_bins` confidences are ever said, their calibration error can be measured without bias
-    from binning. This is the top-label form; the other classes share the rest as temperature scaling has it.
-    The paper fits, bins and averages on three parts of the data; here all rows serve for all three. With two
+    The confidence ``max softmax(z / T)`` is put into bins of equal weight, and each bin predicts the mean of the
+    scaled confidence over its rows, not of the correctness: such a mean varies less than a frequency. As there are
+    only `n_bins` different confidences, their calibration error can be measured without bias from binning. This is
+    the top-label form; the rest is divided between the other classes as in temperature scaling. The paper fits, bins
+    and averages on three parts of the data; here all rows are used for all three. With two
     classes the choice never changes; with more it may where the first two classes nearly tie.
 
     Args:
-        n_bins: Number of bins (at most; equal confidences share one).
+        n_bins: Maximum number of bins; equal confidences are in one.
 
     Attributes:
         temperature_: The temperature of the first step.
         edges_: Edges of the bins of the scaled confidence.
-        values_: The confidence each bin says.
+        values_: The confidence of each bin.
 
     Example:
         >>> import numpy as np

@@ -13,9 +13,9 @@ from selfcal.calibrators.formula import Head, Operations
 from selfcal.errors import CalibrationWarning
 
 BOUND = np.log(1e3)
-"""The temperature is looked for between e^-BOUND and e^BOUND."""
+"""The temperature is between e^-BOUND and e^BOUND."""
 PILOT_ROWS = 4096
-"""Rows the search begins on; it ends on all of them."""
+"""Rows of a first fit, which is the starting point for the fit on all rows."""
 
 
 class TemperatureScaling(LogitCalibrator):
@@ -27,7 +27,7 @@ class TemperatureScaling(LogitCalibrator):
     The choice of class never changes.
 
     Attributes:
-        temperature_: Above 1 for a network that was too sure.
+        temperature_: The temperature; above 1 for an over-confident network.
 
     Example:
         >>> import numpy as np
@@ -53,7 +53,7 @@ class TemperatureScaling(LogitCalibrator):
         log_beta = best_log_beta(z, codes, weight, log_beta)
         self.temperature_ = float(np.exp(-log_beta))
         if abs(log_beta) == BOUND:
-            why = "every row is classified right" if log_beta > 0 else "the logits say nothing about y"
+            why = "every row is classified right" if log_beta > 0 else "the logits are uninformative about y"
             warnings.warn(
                 f"The temperature is at its bound, {self.temperature_:.4g}: either {why}, or the logits have an "
                 "unusual scale. Fit it on more rows that the network was not trained on.",
@@ -70,12 +70,12 @@ class TemperatureScaling(LogitCalibrator):
 
 
 def tempered(z: Float, temperature: float) -> Float:
-    """The softmax of the logits divided by the temperature; no logit is too large for it."""
+    """Return the softmax of the logits divided by the temperature, stable for logits of any size."""
     return softmax((z - z.max(axis=1, keepdims=True)) / temperature)
 
 
 def best_log_beta(z: Float, codes: Int, weight: Float, log_beta: float = 0.0) -> float:
-    """The log beta where the slope of the loss is zero, or the bound beyond which it lies."""
+    """Return the log beta where the slope of the loss is zero, clipped to the bounds."""
     top = z.max(axis=1)
     true = z[np.arange(len(z)), codes] - top
     low, high = -np.inf, np.inf  # nearest points known to lie on either side

@@ -16,7 +16,7 @@ class VectorScaling(LinearLogits):
     ``softmax(w * z + b)`` minimises ``log loss + l2 * (sum((w - 1)**2) + sum(b**2))``, which is convex.
 
     Args:
-        l2: How strongly the map is held at the identity; 0 as published.
+        l2: Strength of the penalty on the distance from the identity; 0 as published.
 
     Attributes:
         parameters_: The factors w and the biases b, one row each.

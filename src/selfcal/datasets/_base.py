@@ -1,4 +1,4 @@
-"""What every generated data set offers: fresh rows without end, and the true posterior of any row."""
+"""Base class of the generated data sets: any number of rows, and the true posterior of each."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from selfcal._support.checks import Float, Int, positive_int
 from selfcal.errors import DataError
 
 CHUNK_ROWS = 1024
-"""Rows worked on at a time: a few megabytes of quadrature nodes, whatever the size of the table."""
+"""Rows processed at a time: a few megabytes of quadrature nodes, whatever the size of the table."""
 
 SMALLEST = float(np.finfo(np.float64).tiny)
-"""Stands for a probability that underflows, so that the logarithm of a posterior is always finite."""
+"""The smallest posterior probability, so that its logarithm is finite."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class GenerativeDataset(ABC):
         y | x ~ Categorical(P(y=0 | x), ..., P(y=C-1 | x)),
 
     so the posterior itself has no calibration error, and what a metric reports for it is sampling noise.
-    A subclass is a frozen dataclass that says how to draw rows and how to compute their posterior; the
+    A subclass is a frozen dataclass that implements the sampling of rows and their posterior; the
     checks, the seeding and the bounded memory are here.
     """
 
@@ -71,8 +71,8 @@ class GenerativeDataset(ABC):
         The same `n` and `seed` give the same table; tables that must be independent need different seeds.
 
         Args:
-            n: how many rows.
-            seed: a whole number; the only source of randomness.
+            n: Number of rows.
+            seed: Seed of the random generator.
 
         Returns:
             `X` of shape (n, n_features) and the label codes `y` of shape (n,).
@@ -103,7 +103,7 @@ class GenerativeDataset(ABC):
 
     @abstractmethod
     def _posterior(self, X: Float) -> Float:
-        """Return the posterior of a few rows that have been checked."""
+        """Return the posterior of validated rows."""
 
     @final
     def _checked(self, X: ArrayLike) -> Float:

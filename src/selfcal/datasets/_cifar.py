@@ -1,8 +1,8 @@
-"""The official Python files of CIFAR-10 and CIFAR-100, which are pickles, read without trust.
+"""The official Python files of CIFAR-10 and CIFAR-100, which are pickles, read without running them.
 
 A pickle is a program. This reader first looks through it, step by step and without running it, and goes on only
 if every step is one that the official files have: plain data, and the three NumPy names that an array is made of.
-Then it lets a stand-in record what is said about the array, and builds the array from that itself.
+Then placeholders record the arguments of the arrays, and the arrays are built from these records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ARRAY_PARTS = {
     ("numpy", "ndarray"),
     ("numpy", "dtype"),
 }
-PLAIN_STEPS = {
+ALLOWED_STEPS = {
     *("PROTO", "STOP", "MARK", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
     *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINSTRING", "SHORT_BINSTRING"),
     *("EMPTY_DICT", "SETITEM", "SETITEMS", "EMPTY_LIST", "APPEND", "APPENDS"),
@@ -77,7 +77,7 @@ def _entry(content: object, key: str) -> Any:
 
 
 class _Recorded:
-    """Stands for a part of an array: it keeps what a pickle says about it and does nothing else."""
+    """A placeholder for a part of an array: it records its arguments and does nothing else."""
 
     def __init__(self, name: str, arguments: tuple[object, ...] = ()) -> None:
         self.name = name
@@ -99,18 +99,18 @@ class _Recorder(pickle.Unpickler):
 
 def _allow(module: str, name: str) -> None:
     if (module, name) not in ARRAY_PARTS:
-        raise DataError(f"it wants to use {module}.{name}, which no official file does; nothing was run")
+        raise DataError(f"it refers to {module}.{name}, which no official file does; nothing was run")
 
 
 def plain_pickle(content: bytes) -> Any:
-    """What a pickle of Python 2 holds, if that is plain data and arrays; strings are bytes, arrays recorded."""
+    """Return the content of a pickle of Python 2 of plain data and arrays; strings are bytes, arrays are recorded."""
     argument: Any
     for count, (step, argument, _) in enumerate(pickletools.genops(content)):
-        if step.name not in PLAIN_STEPS:
+        if step.name not in ALLOWED_STEPS:
             raise DataError(f"it has the step {step.name}, which no official file has; nothing was run")
         if step.name == "GLOBAL":
             _allow(*str(argument).split(" ", 1))
-        if step.name == "LONG_BINPUT" and argument > count:  # memory would be set aside for so many entries
+        if step.name == "LONG_BINPUT" and argument > count:  # it would allocate memory for as many entries
             raise DataError(f"it numbers an entry {argument} after {count} steps")
     return _Recorder(io.BytesIO(content), encoding="bytes").load()
 

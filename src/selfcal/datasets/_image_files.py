@@ -1,4 +1,4 @@
-"""Arrays of images from .npz and idx files, and what all readers of image files share."""
+"""Arrays of images from .npz and idx files, and common helpers of the readers of image files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from selfcal.errors import DataError
 
-MOST_BYTES = 2**28
-"""More than any single array or file of these data sets takes; one that promises more is not theirs."""
+MAX_BYTES = 2**28
+"""Larger than any array or file of these data sets."""
 
 IDX_OF_BYTES = b"\x00\x00\x08"
-"""How an idx file of unsigned bytes begins; the number of dimensions follows."""
+"""The first bytes of an idx file of unsigned bytes; the number of dimensions follows."""
 
 
 class ImageArrays(NamedTuple):
-    """What a reader finds: images and labels as they are stored, and the names of the classes if they are there."""
+    """Images and labels as they are stored, and the names of the classes if there are any."""
 
     x_train: NDArray[Any]
     y_train: NDArray[Any]
@@ -36,7 +36,7 @@ class ImageArrays(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever goes wrong within is the file's fault: one error that names it.
+    """Turn any error within into one that names the file.
 
     Damaged files make zip, gzip, NumPy, pickle and Pillow raise a dozen types of error.
     """
@@ -52,10 +52,10 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def whole_file(path: Path) -> bytes:
-    """What is in a file of a size that can be right."""
+    """Return the content of a file of plausible size."""
     size = os.path.getsize(path)
-    if size > MOST_BYTES:
-        raise DataError(f"it has {size:,} bytes, expected at most {MOST_BYTES:,}")
+    if size > MAX_BYTES:
+        raise DataError(f"it has {size:,} bytes, expected at most {MAX_BYTES:,}")
     return path.read_bytes()
 
 
@@ -70,7 +70,7 @@ def read_npz(path: Path) -> ImageArrays:
 
 
 def _npy(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """One array, after a look at whether its header and its size agree."""
+    """Return one array, if its header and its size agree."""
     if f"{name}.npy" not in archive.namelist():
         raise DataError(f"expected the arrays {', '.join(ImageArrays._fields[:4])}; {name} is missing")
     size = archive.getinfo(f"{name}.npy").file_size
@@ -79,16 +79,16 @@ def _npy(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
         read_header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
         shape, _, dtype = read_header(file)
         held = size - file.tell()
-        if dtype.hasobject or held > MOST_BYTES or math.prod(shape) * dtype.itemsize != held:
-            raise DataError(f"{name} has {held:,} bytes and says that it is {dtype} of shape {shape}")
+        if dtype.hasobject or held > MAX_BYTES or math.prod(shape) * dtype.itemsize != held:
+            raise DataError(f"{name} has {held:,} bytes, but its header has {dtype} of shape {shape}")
         file.seek(0)
         array = np.lib.format.read_array(file, allow_pickle=False)
-        file.read()  # nothing is left, but only at the end is the checksum looked at
+        file.read()  # nothing is left, but the checksum is verified at the end
         return np.asarray(array)
 
 
 def read_idx_folder(train_images: Path) -> ImageArrays:
-    """The four files of MNIST and its kin, each as it is or in gzip, from the place of the first."""
+    """The four files of MNIST and similar sets, plain or gzipped, in the folder of the first."""
     folder = train_images.parent
     return ImageArrays(
         _read_idx(folder / "train-images-idx3-ubyte", 3),
@@ -110,12 +110,12 @@ def _read_idx(plain: Path, dimensions: int) -> NDArray[np.uint8]:
             )
         shape = tuple(np.frombuffer(header, dtype=">u4", offset=4).tolist())
         size = math.prod(shape)
-        if size > MOST_BYTES:
-            raise DataError(f"its header says shape {shape}, expected at most {MOST_BYTES:,} bytes")
+        if size > MAX_BYTES:
+            raise DataError(f"its header has shape {shape}, expected at most {MAX_BYTES:,} bytes")
         content = file.read(size + 1)
         if len(content) != size:
             more = "more" if len(content) > size else f"{len(content):,}"
-            raise DataError(f"its header says shape {shape}, {size:,} bytes; got {more}")
+            raise DataError(f"its header has shape {shape}, {size:,} bytes; got {more}")
         return np.frombuffer(content, dtype=np.uint8).reshape(shape)
 
 

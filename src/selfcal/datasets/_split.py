@@ -1,4 +1,4 @@
-"""Cutting a table into parts that keep the class proportions."""
+"""Splitting a table into parts that keep the class proportions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class ThreeWaySplit(NamedTuple):
 def three_way_split(
     X: ArrayLike, y: ArrayLike, sizes: tuple[int, int, int] = (700, 300, 1000), seed: int = 0
 ) -> ThreeWaySplit:
-    """Cut a table into train, validation and test rows of exact sizes, stratified by class.
+    """Split a table into train, validation and test rows of exact sizes, stratified by class.
 
     Args:
         X: the table, one row per sample.
-        y: one label per row, of any type that sorts.
-        sizes: rows of train, validation and test; rows beyond their sum are left out.
-        seed: which rows go where.
+        y: One label per row, of any type that sorts.
+        sizes: Rows of train, validation and test; rows beyond their sum are left out.
+        seed: Seed of the split.
 
     Returns:
         A `ThreeWaySplit`, each part with its `X` and `y` in the order of the table.

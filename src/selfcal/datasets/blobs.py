@@ -1,4 +1,4 @@
-"""Five round clouds in the plane, some of which overlap."""
+"""Five Gaussian classes in the plane, some of which overlap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Blobs(GenerativeDataset):
         x | y=c ~ N(m_c, std² I),        P(y=c | x) = softmax_c( (x·m_c - |m_c|²/2) / std² ).
 
     Args:
-        std: the standard deviation of every class in both directions, from 0.001 to 1000.
+        std: The standard deviation of every class in both directions, from 0.001 to 1000.
 
     Example:
         >>> blobs = Blobs(std=1.7)
@@ -69,7 +69,7 @@ class Blobs(GenerativeDataset):
 
     def _posterior(self, X: Float) -> Float:
         centres = np.asarray(CENTRES)
-        # |x|² is the same for every class: leaving it out keeps far rows from cancelling.
+        # |x|² is the same for every class; without it, distant rows do not lose precision
         logits = (X @ centres.T - (centres**2).sum(axis=1) / 2) / self.std**2
         probabilities: Float = softmax(logits, axis=1)
         return probabilities

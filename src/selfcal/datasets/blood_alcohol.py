@@ -25,16 +25,16 @@ BLOOD_DENSITY = 1.055
 """kg/L; Widmark's factor is for g of ethanol in kg of blood, the law and the elimination rates for g/L."""
 
 WIDMARK_FACTOR, WIDMARK_SPREAD = np.array([0.68, 0.55]), np.array([0.085, 0.055])
-"""Fraction of the body's weight over which ethanol spreads as in blood (Widmark 1932)."""
+"""Fraction of the body's weight over which ethanol distributes as in blood (Widmark 1932)."""
 
 ELIMINATION_RATE, ELIMINATION_SPREAD = np.array([0.189, 0.214]), np.array([0.048, 0.053])
 """g/L per hour, from 976 men and 114 women stopped for drink-driving (Jones and Andersson 1996)."""
 
 MEAL_FACTOR = np.array([1.0, 0.72, 0.50])
-"""Peak concentration after a light breakfast and after a steak, as a share of fasting (Lin et al. 1976)."""
+"""Peak concentration after a light breakfast and after a steak, as a fraction of fasting (Lin et al. 1976)."""
 
 NOISE = 0.15
-"""Within one person 2 % of the variance of the distribution volume and 3 % of that of the elimination capacity
+"""Within one person 2% of the variance of the distribution volume and 3% of that of the elimination capacity
 remain (Norberg et al. 2000): √.02 to √.03 of the spread. It also makes the Bayes accuracy .99."""
 
 WEIGHT_MEDIAN, WEIGHT_LOG_SPREAD = np.array([84.0, 71.0]), 0.17
@@ -51,8 +51,8 @@ class BloodAlcohol(GenerativeDataset):
     """Whether a person's blood alcohol is over the limit, from what they can tell: a Widmark simulation.
 
     Someone of weight w kg drank u units over t hours, after meal m (0 none, 1 light, 2 full), gender g
-    (0 man, 1 woman). With the share r of the body that ethanol spreads over and the elimination rate β, both
-    unknown and Gaussian around their published means with `noise` times the published spread,
+    (0 man, 1 woman). With the fraction r of the body weight that ethanol distributes over and the elimination rate β,
+    both unknown and Gaussian around their published means with `noise` times the published spread,
 
         C = 1.055 · meal_m · 7.9 u / (r w) - β t   in g/L,        y = 1[C > 0.8].
 
@@ -65,7 +65,7 @@ class BloodAlcohol(GenerativeDataset):
     simulation with the same five features, not a copy. Never use it to decide whether someone may drive.
 
     Args:
-        noise: spread of r and β as a share of the spread between people; 1 is a stranger (Bayes accuracy .94),
+        noise: spread of r and β as a fraction of the spread between people; 1 is a stranger (Bayes accuracy .94),
             the default is about what remains from day to day within one person whose own means are known.
 
     Example:
@@ -128,8 +128,8 @@ class BloodAlcohol(GenerativeDataset):
         needed = LIMIT + rate * hours
         surplus = _dose(X)[:, None] - WIDMARK_FACTOR[gender] * needed
         z = surplus / (self.noise * WIDMARK_SPREAD[gender] * np.abs(needed))
-        shares = np.stack([ndtr(-z) @ weight, ndtr(z) @ weight], axis=1)
-        probabilities: Float = shares / shares.sum(axis=1, keepdims=True)  # never above one by rounding
+        masses = np.stack([ndtr(-z) @ weight, ndtr(z) @ weight], axis=1)
+        probabilities: Float = masses / masses.sum(axis=1, keepdims=True)  # never above one by rounding
         return probabilities
 
 

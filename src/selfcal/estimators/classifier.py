@@ -35,7 +35,7 @@ from selfcal.estimators.scaling import Scaling
 from selfcal.estimators.splits import Parts, hold_out, with_validation
 from selfcal.label_noise.audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.label_noise.corrected import NoiseCorrected
-from selfcal.label_noise.transition import undoing
+from selfcal.label_noise.transition import fit_noise_correction
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.training.engine import TrainingResult, train
@@ -232,7 +232,9 @@ class SelfCalibratedClassifier(FittedClassifier):
 
     def _noise_corrected(self, network: nn.Module) -> NoiseCorrected:
         """The network, corrected for the noise in the labels it was trained on."""
-        matrix, power = undoing(self._known_out_of_fold(), self._codes, self.suspect_labels().transition)
+        matrix, power = fit_noise_correction(
+            self._known_out_of_fold(), self._codes, self.suspect_labels().transition
+        )
         return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
     def _remember(self, recipe: Recipe, result: TrainingResult) -> None:

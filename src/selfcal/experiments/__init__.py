@@ -1,1 +1,1 @@
-"""The papers' tables and figures."""
+"""Reproduction of the tables and figures of the papers."""

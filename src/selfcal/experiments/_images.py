@@ -1,4 +1,4 @@
-"""Training image networks by many recipes on equal terms, and judging them on the same test images."""
+"""Training of image networks by several recipes under equal conditions, and evaluation on the same test images."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 UNIT = ("dataset", "network", "run", "seed")
-"""What a unit of work is named by, in its rows too."""
+"""The key of a unit of work, also in its rows."""
 
 SWEPT_BINS = (10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """How large an experiment is.
+    """The size of an experiment.
 
     Attributes:
-        dataset: A name that `datasets.load_images` knows.
+        dataset: A name for `datasets.load_images`.
         networks: Functions of `models` by name, with their width.
         epochs: Passes over the training images; the step size falls tenfold after 3/7 and 5/7 of them.
-        seeds: How many seeds.
-        rows: Training images to use in all; None for all there are.
-        parts: Their shares for training, for the outer level or a calibrator, and for choosing a state.
+        seeds: Number of seeds.
+        rows: Total number of training images; None for all.
+        parts: The fractions of them for training, for the outer level or a calibrator, and for selection.
         test_rows: Test images for the curves over epochs; tables use all of them.
-        every: Training steps for each outer step.
+        every: Training steps per outer step.
         augment: Whether images are cropped and flipped at random.
-        needs_gpu: Whether it is hopeless without one.
-        choose: Which state is judged: that of the lowest ``"error"`` on the selection rows, or the ``"last"``.
+        needs_gpu: Whether it is infeasible without one.
+        choose: Which state is evaluated: that of the lowest ``"error"`` on the selection rows, or the ``"last"``.
     """
 
     dataset: str
@@ -100,7 +100,7 @@ class ImageExperiment:
         ]
 
     def protocol(self) -> dict[str, Any]:
-        """What rows must have in common to stand in one results file; more seeds may come later."""
+        """The settings that all rows of a results file have in common; seeds may be added later."""
         return {
             "experiment": self.name,
             "version": __version__,
@@ -109,27 +109,27 @@ class ImageExperiment:
         }
 
     def run(self, out: Path, *, jobs: int, title: str) -> list[Row]:
-        """All rows; those that `out` holds already are not run again."""
+        """Return all rows; those already in `out` are not run again."""
         _images(self.profile.dataset, self.data_dir)  # fails here, not in a worker, if there are no images
         results = Results(out / "results.json", self.protocol())
         work = functools.partial(run_unit, self, keep=out / "predictions")
         return run_units(work, self.units(), results, jobs=jobs, title=title, key=UNIT)
 
     def reports(self, out: Path, methods: Mapping[str, str]) -> None:
-        """A page for each network, from the predictions that the first seed left."""
+        """Write a page for each network, from the predictions of the first seed."""
         images = _images(self.profile.dataset, self.data_dir)
         for network in self.profile.networks:
             kept = {
                 label: out / "predictions" / f"{network}-{method}.npy" for method, label in methods.items()
             }
-            judged = {
+            evaluated = {
                 label: Predictions.from_probabilities(images.y_test, np.load(path, allow_pickle=False))
                 for label, path in kept.items()
                 if path.exists()
             }
-            if judged:
+            if evaluated:
                 report(
-                    judged,
+                    evaluated,
                     out / "reports" / f"{network}.html",
                     title=f"{network} on {images.name}",
                     subtitle=f"{len(images.y_test):,} test images; the first of {self.profile.seeds} seeds.",
@@ -138,7 +138,7 @@ class ImageExperiment:
                 )
 
     def hours(self) -> float:
-        """How long it would take on this machine, from a few training steps of each network."""
+        """Estimate the hours on this machine, from a few training steps of each network."""
         data = _Data.of(self.profile, _images(self.profile.dataset, self.data_dir), seed=0)
         seconds = 0.0
         for network in self.profile.networks:
@@ -175,9 +175,9 @@ class _Data:
 
     @classmethod
     def of(cls, profile: Profile, images: ImageSet, seed: int) -> _Data:
-        """Training images divided by the seed, class by class; the test images are the same for all."""
+        """Split the training images by the seed, stratified by class; the test images are the same for all."""
         n = profile.rows or len(images.y_train)
-        sizes = [round(share * n) for share in profile.parts]
+        sizes = [round(fraction * n) for fraction in profile.parts]
         rows = datasets.stratified_split(images.y_train, sizes, seed=seed)
         x, y, batch_size = images.x_train, images.y_train, profile.batch_size
         train = ImageBatches(
@@ -198,7 +198,7 @@ class _Data:
 
 @dataclass
 class _Watch:
-    """Looks at the network after every epoch: keeps states worth judging, and curves for the figures."""
+    """Called after every epoch: keeps the states to evaluate, and the curves for the figures."""
 
     data: _Data
     learns_gamma: bool
@@ -234,9 +234,9 @@ class _Watch:
 
 
 def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | None = None) -> list[Row]:
-    """Train one network by one recipe; plain training is also judged early-stopped and with a temperature.
+    """Train one network by one recipe; plain training is also evaluated early-stopped and with a temperature.
 
-    The first seed also leaves its probabilities in the folder `keep`.
+    The first seed also stores its probabilities in the folder `keep`.
     """
     dataset, network, run, seed = unit
     profile, recipe = experiment.profile, experiment.recipes[run]
@@ -245,7 +245,7 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     model = recipe.outer_model
     watch = _Watch(data, learns_gamma=model is not None and "gamma" in model.provides)
     epoch = len(data.train)
-    falls = tuple(max(1, epoch * profile.epochs * share // 7) for share in (3, 5))
+    falls = tuple(max(1, epoch * profile.epochs * sevenths // 7) for sevenths in (3, 5))
     result = train(
         module,
         data.train,
@@ -260,18 +260,18 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     )
     module.load_state_dict(watch.states[profile.choose])
     y, probs = predictions(module, data.test)
-    judged = {run: probs}
+    evaluated = {run: probs}
     if run == "standard":
-        judged["temperature"] = _with_temperature(module, data)
+        evaluated["temperature"] = _with_temperature(module, data)
         module.load_state_dict(watch.states["log_loss"])
-        judged["early_stopped"] = predictions(module, data.test)[1]
+        evaluated["early_stopped"] = predictions(module, data.test)[1]
     if keep is not None and seed == 0:
-        for method, probs in judged.items():
+        for method, probs in evaluated.items():
             content = io.BytesIO()
             np.save(content, probs)
             write_atomically(keep / f"{network}-{method}.npy", content.getvalue())
     named = dict(zip(UNIT, unit, strict=True))
-    rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in judged.items()]
+    rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in evaluated.items()]
     rows[0] |= {"curves": watch.curves, "seconds": result.seconds}
     return rows
 
@@ -289,7 +289,7 @@ def _with_temperature(module: nn.Module, data: _Data) -> Float:
 
 
 def _scores(y: Int, probs: Float) -> Row:
-    """The columns of the paper's table, in percent but for the log loss, and what its figures need."""
+    """The columns of the paper's table, in percent except for the log loss, and the data of its figures."""
     bins = metrics.reliability_curve(probs.argmax(axis=1) == y, probs.max(axis=1))
     sweep = {
         norm: metrics.calibration_error_by_bins(y, probs, n_bins=SWEPT_BINS, norm=norm).error
@@ -319,7 +319,7 @@ def over_epochs(rows: Sequence[Row], column: str) -> tuple[Int, Float]:
 
 
 def epochs_figure(panels: Mapping[str, Mapping[str, tuple[Int, Float]]], ylabel: str = "") -> Figure:
-    """Curves over epochs, a panel for each network; the wild first epochs may leave the picture at its top."""
+    """Curves over epochs, a panel for each network; unstable first epochs may exceed the y range."""
     figure = plots.curves_figure(panels, xlabel="epoch", ylabel=ylabel)
     for ax, curves in zip(figure.axes, panels.values(), strict=True):
         settled = max(float(y[:, y.shape[1] // 2 :].max()) for _, y in curves.values())
@@ -328,7 +328,7 @@ def epochs_figure(panels: Mapping[str, Mapping[str, tuple[Int, Float]]], ylabel:
 
 
 def binned_rows(row: Row) -> tuple[Float, Float]:
-    """Correctness and confidence of test images that have the row's bins: each image is as its bin is on average."""
+    """Correctness and confidence of images that reproduce the row's bins, each at the mean of its bin."""
     bins = row["bins"]
     return np.repeat(bins["right"], bins["count"]), np.repeat(bins["claimed"], bins["count"])
 

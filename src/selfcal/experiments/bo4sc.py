@@ -1,7 +1,7 @@
 """Table 1 and figures 1 to 3 of the BO4SC paper, with added baselines and reference values.
 
 Protocol: 2000 rows a seed, divided into 700 for training, 300 for validation and 1000 for testing. All
-hyperparameters are chosen on validation rows. Beside the paper's test set, every model is judged on 100,000
+hyperparameters are chosen on validation rows. Beside the paper's test set, every model is evaluated on 100,000
 fresh rows and against the known posterior.
 """
 
@@ -47,14 +47,14 @@ METHODS = {
     "oracle": "Oracle (Bayes)",
 }
 SIZES = (700, 300, 1000)
-SHOWN = ("standard", "isoreg", "bo4sc")
+METHODS_IN_FIGURES = ("standard", "isoreg", "bo4sc")
 LARGE_TEST = 100_000
 LARGE_TEST_SEED = 1_000_003
 EPOCHS = 1000
 LEARNING_RATES = (0.003, 0.01)
 OUTER_LEARNING_RATES = (0.003, 0.01, 0.03)
 TUNING_REPEATS = 4
-"""Fits a candidate of the outer level is judged by, each with other validation rows kept for selection."""
+"""Fits per candidate of the outer level, each with different validation rows for selection."""
 
 
 def paper_split(dataset: str, seed: int) -> ThreeWaySplit:
@@ -88,8 +88,8 @@ def early_stopped(recipe: Recipe, parts: ThreeWaySplit, seed: int) -> SelfCalibr
 def tuned_bilevel(candidates: Sequence[Recipe], parts: ThreeWaySplit, seed: int) -> SelfCalibratedClassifier:
     """The recipe, learning rate and number of steps of the lowest log loss on rows the outer level did not see.
 
-    Each candidate is trained with half of the validation rows at the outer level and judged on the other
-    half, for several halvings; the best one is then trained anew with all validation rows at the outer level.
+    Each candidate is trained with half of the validation rows at the outer level and evaluated on the other
+    half, for several halvings; the best one is then trained again with all validation rows at the outer level.
     """
     scores = []
     for recipe, rate in itertools.product(candidates, LEARNING_RATES):
@@ -115,7 +115,7 @@ FITTED: dict[str, Callable[[ThreeWaySplit, int], SelfCalibratedClassifier]] = {
     "isoreg": functools.partial(trained_on, recipes.isoreg()),
     "bo4sc": functools.partial(tuned_bilevel, _bilevel_recipes()),
 }
-"""How each method is tuned on the validation rows and fitted."""
+"""The function that tunes each method on the validation rows and fits it."""
 
 
 def run_unit(unit: Unit, pages: Path | None = None) -> list[Row]:
@@ -124,25 +124,25 @@ def run_unit(unit: Unit, pages: Path | None = None) -> list[Row]:
     parts = paper_split(dataset, seed)
     X, y, posterior = _large_test(dataset)
     small = datasets.paper_datasets()[dataset].posterior(parts.test.X)
-    judged, settings = {}, {}
+    evaluated, settings = {}, {}
     for method, fit in FITTED.items():
         clf = fit(parts, seed)
-        judged[method] = Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)
+        evaluated[method] = Predictions.of(clf, *parts.test), Predictions.of(clf, X, y)
         settings[method] = {"settings": _settings(clf)}
-    judged["oracle"] = (
+    evaluated["oracle"] = (
         Predictions.from_probabilities(parts.test.y, small),
         Predictions.from_probabilities(y, posterior),
     )
     if pages is not None and seed == 0:
         report(
-            {METHODS[method]: large for method, (_, large) in judged.items()},
+            {METHODS[method]: large for method, (_, large) in evaluated.items()},
             pages / f"{dataset}.html",
-            title=f"BO4SC and its rivals on {dataset}",
-            subtitle=f"Trained on {SIZES[0]} rows with {SIZES[1]} validation rows, judged on {len(y):,} fresh ones. "
-            "The oracle is the true posterior: nobody can do better.",
+            title=f"BO4SC and other methods on {dataset}",
+            subtitle=f"Trained on {SIZES[0]} rows with {SIZES[1]} validation rows, evaluated on {len(y):,} new rows. "
+            "The oracle is the true posterior, which is optimal.",
             settings={METHODS[method]: of_method["settings"] for method, of_method in settings.items()},
         )
-    return [_row(unit, method, *pair) | settings.get(method, {}) for method, pair in judged.items()]
+    return [_row(unit, method, *pair) | settings.get(method, {}) for method, pair in evaluated.items()]
 
 
 def reproduce(
@@ -152,7 +152,7 @@ def reproduce(
 
     Args:
         out: The folder; finished rows found there are not run again.
-        seeds: How many seeds, counted from 0.
+        seeds: Number of seeds, counted from 0.
         only: Names of data sets; all five by default.
         jobs: Processes to use.
 
@@ -174,7 +174,7 @@ def reproduce(
 
 
 def figures(names: Sequence[str], drawn: Path | None = None, seed: int = 0) -> dict[str, Figure]:
-    """The paper's three figures for those of its data sets that are among `names`, but for those in `drawn`."""
+    """The paper's three figures for those of its data sets that are among `names`, except for those in `drawn`."""
     found = {}
     for name, (dataset, draw) in FIGURES.items():
         if dataset in names and not (drawn is not None and (drawn / f"{name}.png").exists()):
@@ -184,13 +184,13 @@ def figures(names: Sequence[str], drawn: Path | None = None, seed: int = 0) -> d
 
 
 def _confidence_figure(parts: ThreeWaySplit, seed: int) -> Figure:
-    models = {METHODS[method]: FITTED[method](parts, seed) for method in SHOWN}
+    models = {METHODS[method]: FITTED[method](parts, seed) for method in METHODS_IN_FIGURES}
     return plots.confidence_figure({name: clf.confidence for name, clf in models.items()}, *parts.test)
 
 
 def _reliability_figure(parts: ThreeWaySplit, seed: int) -> Figure:
-    judged = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in SHOWN}
-    pairs = {name: (p.correct, p.confidence) for name, p in judged.items()}
+    evaluated = {METHODS[m]: Predictions.of(FITTED[m](parts, seed), *parts.test) for m in METHODS_IN_FIGURES}
+    pairs = {name: (p.correct, p.confidence) for name, p in evaluated.items()}
     return plots.reliability_figure(pairs, chance=1 / 2)
 
 
@@ -236,7 +236,7 @@ def _settings(clf: SelfCalibratedClassifier) -> dict[str, Any]:
 
 
 def protocol() -> dict[str, Any]:
-    """What rows must have in common to stand in one results file."""
+    """The settings that all rows of a results file have in common."""
     return {
         "experiment": "bo4sc",
         "version": __version__,

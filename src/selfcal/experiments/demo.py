@@ -1,4 +1,4 @@
-"""The first thing to run: four methods on one small data set, one table, one page."""
+"""A demonstration: four methods on one small data set, with a table and a report."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from selfcal.reporting import Picture, report
 from selfcal.reporting.predictions import Predictions
 
 DATASET = "blobs-1.7"
-TRAINED_ON = {"early_stopping": False, "max_epochs": 1000}
+FIXED_EPOCHS = {"early_stopping": False, "max_epochs": 1000}
 METHODS = {
-    "Standard, trained on": (recipes.standard, TRAINED_ON),
+    "Standard, trained on": (recipes.standard, FIXED_EPOCHS),
     "Standard, early-stopped": (recipes.standard, {}),
-    "IsoReg on trained-on": (recipes.isoreg, TRAINED_ON),
+    "IsoReg on trained-on": (recipes.isoreg, FIXED_EPOCHS),
     "BO4SC": (recipes.bo4sc, {}),
 }
 
@@ -32,9 +32,9 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         for count, (name, (make, settings)) in enumerate(METHODS.items()):
             advance(count, name)
             models[name] = fitted(make(), parts, seed, **settings)
-    judged = {name: Predictions.of(clf, *parts.test) for name, clf in models.items()}
+    evaluated = {name: Predictions.of(clf, *parts.test) for name, clf in models.items()}
     posterior = datasets.paper_datasets()[DATASET].posterior(parts.test.X)
-    judged["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)
+    evaluated["Oracle (Bayes)"] = Predictions.from_probabilities(parts.test.y, posterior)
     plane = Picture(
         "Confidence over the plane",
         "The colour is the confidence at each point, the dots are the test rows by class. A calibrated model "
@@ -42,7 +42,7 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         plots.confidence_figure({name: clf.confidence for name, clf in models.items()}, *parts.test),
     )
     page = report(
-        judged,
+        evaluated,
         Path(out) / "report.html",
         title="Four ways to train one network",
         subtitle="Blobs 1.7: five overlapping classes in the plane; 700 training rows, 300 validation rows, "
@@ -51,4 +51,4 @@ def run_demo(out: str | Path, seed: int = 0) -> tuple[dict[str, dict[str, float]
         settings={"data set": DATASET, "seed of data and training": seed},
         pictures=[plane],
     )
-    return {name: predictions.scores() for name, predictions in judged.items()}, page
+    return {name: predictions.scores() for name, predictions in evaluated.items()}, page

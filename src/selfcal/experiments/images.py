@@ -1,4 +1,4 @@
-"""The experiments on images: which there are, how large, and running one."""
+"""The experiments on images: papers, profiles, and running them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAPERS = {"meta-regularization": meta_regularization, "loss-functions": loss_fun
 
 
 def profile_of(paper: str, name: str, *, dataset: str | None = None, seeds: int | None = None) -> Profile:
-    """A paper's profile of that name, on other images or with another number of seeds if asked for.
+    """A paper's profile of that name, optionally on other images or with another number of seeds.
 
     Example:
         >>> profile_of("loss-functions", "small", seeds=1).networks
@@ -33,7 +33,7 @@ def profile_of(paper: str, name: str, *, dataset: str | None = None, seeds: int 
 
 
 def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = False) -> str:
-    """What a run will cost on this machine; the full setting without a GPU is an error unless `long_run` is set."""
+    """Estimate the cost of a run here; the full setting without a GPU is an error unless `long_run` is set."""
     experiment = PAPERS[paper].experiment(profile, data_dir)
     cost = (
         f"{len(experiment.units())} training runs, about {experiment.hours():,.1f} hours in one process here"
@@ -41,13 +41,13 @@ def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = F
     if profile.needs_gpu and not (torch.cuda.is_available() or long_run):
         raise ConfigError(
             f"The paper's full setting needs a GPU, and torch finds none: {cost}. "
-            "Use --profile small, or --long-run to start all the same."
+            "Use --profile small, or --long-run to start anyway."
         )
     return f"{paper} on {profile.dataset}: {cost}."
 
 
 def reproduce(paper: str, profile: Profile, data_dir: Path, out: Path, *, jobs: int = 1) -> list[Row]:
-    """Run what is not yet done and write `results.json`, `table.md`, reports and the figures into `out`."""
+    """Run the missing units and write `results.json`, `table.md`, reports and the figures into `out`."""
     experiment = PAPERS[paper].experiment(profile, data_dir)
     rows = experiment.run(out, jobs=positive_int("jobs", jobs), title=f"Reproducing {paper}")
     PAPERS[paper].write(rows, out)

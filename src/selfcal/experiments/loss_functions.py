@@ -46,8 +46,8 @@ PROFILES = {
         choose="last",
     ),
 }
-"""CIFAR-10 at full width, with the schedule of the meta-regularisation paper as this one states none; and the same
-code for two cores, see `meta_regularization`."""
+"""CIFAR-10 at full width, with the schedule of the meta-regularisation paper, since this one states none; and the
+same code for two cores, see `meta_regularization`."""
 
 
 def experiment(profile: Profile, data_dir: Path) -> ImageExperiment:

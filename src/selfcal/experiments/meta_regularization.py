@@ -63,11 +63,11 @@ PROFILES = {
 }
 """The paper's setting, and one of the same code for two cores: without augmentation, so that a narrow network
 over-fits in twenty epochs; with as many outer rows as training rows, as a few hundred cannot show an error of two
-points; and with the last state, as the best of twenty errors on 1,200 rows is mostly luck."""
+points; and with the last state, as the best of twenty errors on 1,200 rows is mostly noise."""
 
 
 def trained(every: int) -> dict[str, Recipe]:
-    """The recipes of the table, with an outer step every so many batches."""
+    """The recipes of the table, with an outer step every `every` batches."""
     return {
         "standard": recipes.standard(),
         "focal": recipes.focal(gamma=1.0),

@@ -1,4 +1,4 @@
-"""Which labels look wrong, from predictions that were made without them."""
+"""Finding wrong labels from out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from selfcal._support.checks import (
     same_length,
 )
 from selfcal.errors import DataError
-from selfcal.label_noise.transition import explained, transition_matrix
+from selfcal.label_noise.transition import transition_matrix, true_posterior
 
-BINS = 20
+N_BINS = 20
 SMALLEST = 1e-12
+"""The smallest probability; zeros are raised to it before a logarithm is taken."""
 
 
 @dataclass(frozen=True)
 class LabelAudit:
-    """Rows by how likely their label is wrong, and those worth a look.
+    """Rows ranked by the probability that their label is wrong, and the rows to review.
 
     Attributes:
         ranking: All rows, most suspicious first.
         suspicion: For each row, the estimated probability that its label is wrong.
-        flagged: The longest start of the ranking that keeps the promised share of false alarms, of rows whose
-            label is likelier wrong than right.
+        flagged: The longest prefix of the ranking whose expected fraction of false alarms is allowed, restricted to
+            rows whose label is more likely wrong than right.
         given: The given class of each row, as a code.
-        suggested: The likeliest true class of each row, the given label counted in.
-        noise_rate: The estimated share of wrong labels.
-        false_alarms: The share of false alarms that was allowed.
-        expected_false_alarms: The share of false alarms expected among the flagged rows.
+        suggested: The most likely true class of each row, given its label.
+        noise_rate: The estimated fraction of wrong labels.
+        false_alarms: The allowed fraction of false alarms among the flagged rows.
+        expected_false_alarms: The expected fraction of false alarms among the flagged rows.
         transition: `transition[i, j]` is the estimated probability that class i is labelled j.
         classes: The label of each class.
     """
@@ -100,22 +101,24 @@ def audit_labels(
 ) -> LabelAudit:
     """Estimate for each row how likely its label is wrong, from out-of-fold probabilities.
 
-    The probabilities foretell the given labels, wrong ones included. With p* for the true class and
+    The probabilities predict the given labels, wrong ones included. With p* for the true class and
     T[i, j] = P(given j | true i),
 
         P(given j | x) = Σ_i p*_i(x) T[i, j],    suspicion = 1 - T[y, y] p*_y(x) / P(given y | x).
 
-    T is read off where a class is least likely: the share of rows that bear its label all the same. So overlap of
-    the classes is no noise as long as some rows are clear. Where none is, or where the model is too weak to see it,
-    overlap and noise look alike, and more of the flagged rows can be false alarms than was promised.
+    T is estimated where a class is least likely, as the fraction of rows that have its label nevertheless. Overlap of
+    the classes is therefore not counted as noise as long as some rows are unambiguous. Where none is, or where the
+    model is too weak to separate them, overlap and noise look alike, and more of the flagged rows than
+    `false_alarms` can be labelled correctly.
 
     Args:
-        probs: Out-of-fold probabilities of shape (n, C): no row may have been seen by the model that predicts it.
+        probs: Out-of-fold probabilities of shape (n, C): no row may be in the training data of the model that
+            predicts it.
         y: The given labels: codes, or names if `classes` is given.
         classes: The label of each column.
-        weights: Learned sample weights, lower for what looks wrong; NaN where there is none. They shift the
-            suspicion as far as they agree with it, by half, since both come from the same data.
-        false_alarms: The largest expected share of right labels among the flagged rows.
+        weights: Learned sample weights, lower for rows that look wrong; NaN where there is none. They shift the
+            log odds of the suspicion by half of what they indicate, since both come from the same data.
+        false_alarms: The largest expected fraction of correct labels among the flagged rows.
 
     Returns:
         A `LabelAudit`.
@@ -131,8 +134,8 @@ def audit_labels(
 
     Reference:
         Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), for the transition matrix
-        read at clear rows; Efron, Large-scale inference (2010), for the local false discovery rate; Northcutt et
-        al., Confident learning (JAIR 2021), for finding label errors from out-of-fold predictions.
+        estimated from unambiguous rows; Efron, Large-scale inference (2010), for the local false discovery rate;
+        Northcutt et al., Confident learning (JAIR 2021), for finding label errors from out-of-fold predictions.
     """
     p = probabilities(probs)
     n, k = p.shape
@@ -142,17 +145,17 @@ def audit_labels(
     p = np.clip(p, SMALLEST, None)
     p /= p.sum(axis=1, keepdims=True)
     T = transition_matrix(p, given)
-    true = explained(p, given, T)
+    true = true_posterior(p, given, T)
     own = np.arange(n), given
-    says = true @ T
-    doubt = np.clip(1 - true * np.diag(T) / says, 0.0, 1.0)
-    suspicion = _tempered(doubt, says, given)
+    predicted = true @ T
+    doubt = np.clip(1 - true * np.diag(T) / predicted, 0.0, 1.0)
+    suspicion = _tempered(doubt, predicted, given)
     if weights is not None:
         suspicion = _weighed(suspicion, _checked_weights(weights, n))
     ranking = np.lexsort((p[own], -doubt[own], -suspicion))
     expected = np.cumsum(1 - suspicion[ranking]) / np.arange(1, n + 1)
-    likelier_wrong = suspicion[ranking] >= 0.5  # a promise kept with room to spare is not to be used up
-    found = int(np.count_nonzero(likelier_wrong & (expected <= false_alarms)))
+    likely_wrong = suspicion[ranking] >= 0.5  # never flag the others, even if the bound would allow it
+    found = int(np.count_nonzero(likely_wrong & (expected <= false_alarms)))
     return LabelAudit(
         ranking=ranking,
         suspicion=suspicion,
@@ -167,20 +170,22 @@ def audit_labels(
     )
 
 
-def _tempered(doubt: Float, says: Float, given: Int) -> Float:
-    """The suspicion of each row, less where labels that look wrong are more frequent than the model foretells.
+def _tempered(doubt: Float, predicted: Float, given: Int) -> Float:
+    """Return the suspicion of each row, reduced where suspicious labels are more frequent than the model predicts.
 
-    What is too many is right labels of rows that the model misjudges; only more than a standard error counts.
+    The surplus is correct labels of rows that the model misjudges. Only a surplus above one standard error counts.
     """
     suspicion = doubt[np.arange(len(given)), given]
-    edges = np.unique(np.quantile(suspicion, np.arange(1, BINS) / BINS))
+    edges = np.unique(np.quantile(suspicion, np.arange(1, N_BINS) / N_BINS))
     place = np.searchsorted(edges, suspicion, side="right")
-    foretold = np.bincount(
-        np.searchsorted(edges, doubt.ravel(), side="right"), weights=says.ravel(), minlength=len(edges) + 1
+    expected = np.bincount(
+        np.searchsorted(edges, doubt.ravel(), side="right"),
+        weights=predicted.ravel(),
+        minlength=len(edges) + 1,
     )
-    seen = np.bincount(place, minlength=len(edges) + 1)
-    at_least = np.maximum(seen - np.sqrt(seen), foretold)
-    kept = np.divide(foretold, at_least, out=np.ones_like(foretold), where=at_least > 0)
+    observed = np.bincount(place, minlength=len(edges) + 1)
+    at_least = np.maximum(observed - np.sqrt(observed), expected)
+    kept = np.divide(expected, at_least, out=np.ones_like(expected), where=at_least > 0)
     order = np.argsort(suspicion, kind="stable")
     tempered = np.empty_like(suspicion)
     tempered[order] = isotonic_regression((suspicion * kept[place])[order]).x
@@ -188,16 +193,16 @@ def _tempered(doubt: Float, says: Float, given: Int) -> Float:
 
 
 def _weighed(suspicion: Float, weights: Float) -> Float:
-    """Move the log odds by half of what the weight says about them, and the mean not at all."""
+    """Shift the log odds by half of what the weights indicate, keeping the mean suspicion."""
     known = np.isfinite(weights)
     if not known.any():
         return suspicion
     safe = np.clip(suspicion, SMALLEST, 1 - SMALLEST)
     _, place, count = np.unique(weights[known], return_inverse=True, return_counts=True)
     mean = np.bincount(place, weights=safe[known]) / count
-    says = np.clip(isotonic_regression(mean, weights=count, increasing=False).x, 1e-3, 1 - 1e-3)
+    indicated = np.clip(isotonic_regression(mean, weights=count, increasing=False).x, 1e-3, 1 - 1e-3)
     moved = logit(safe)
-    moved[known] += (logit(says) - logit(np.clip(safe[known].mean(), 1e-3, 1 - 1e-3)))[place] / 2
+    moved[known] += (logit(indicated) - logit(np.clip(safe[known].mean(), 1e-3, 1 - 1e-3)))[place] / 2
     low, high = -20.0, 20.0
     for _ in range(50):
         shift = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What several losses need to know about the rows of a batch."""
+"""Helpers of several losses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def as_column(value: Hyper) -> Hyper:
 
 
 def log_others(log_probs: Tensor) -> Tensor:
-    """The logarithm of ``1 - p_j`` for every class, finite with its derivatives however close p_j comes to one."""
+    """The logarithm of ``1 - p_j`` for every class, finite with its derivatives, however close p_j is to one."""
     k = log_probs.shape[-1]
     itself = torch.eye(k, dtype=torch.bool, device=log_probs.device)
     return log_probs[:, None, :].masked_fill(itself, -torch.inf).logsumexp(dim=-1)

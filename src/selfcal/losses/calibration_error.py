@@ -1,4 +1,4 @@
-"""Cross-entropy and a calibration error of the batch that has a gradient."""
+"""Cross-entropy plus a differentiable calibration error of the batch."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import in_range, one_of
-from selfcal._support.top_label import bin_shares, root, top
+from selfcal._support.top_label import bin_memberships, root, top
 from selfcal.losses._rows import Hyper, hyper, is_label
 from selfcal.losses.cross_entropy import cross_entropy
 
 
 def mdca(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0) -> Tensor:
-    """Cross-entropy and the distance between how often each class comes and how often it is said to (MDCA).
+    """Cross-entropy plus the distance between mean predicted probability and frequency of each class (MDCA).
 
     ``-log p_y + α mean_k |mean_i p_ik - mean_i 1[y_i = k]|``; the second term is the same in each row.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price α of the calibration error.
+        alpha: The weight α of the calibration error.
 
     Returns:
         One value per row.
@@ -34,9 +34,9 @@ def mdca(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0) -> Tensor:
         Hebbalaguppe, Prakash, Madan and Arora, A stitch in time saves nine: a train-time regularizing loss for
         improved neural network calibration, 2022.
     """
-    said = torch.softmax(logits, dim=-1).mean(dim=0)
-    came = is_label(logits, y).to(said).mean(dim=0)
-    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * (said - came).abs().mean()
+    predicted = torch.softmax(logits, dim=-1).mean(dim=0)
+    observed = is_label(logits, y).to(predicted).mean(dim=0)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * (predicted - observed).abs().mean()
 
 
 def soft_ece(
@@ -50,16 +50,16 @@ def soft_ece(
 ) -> Tensor:
     """Cross-entropy and the batch's expected calibration error with soft bins (SB-ECE).
 
-    A row of confidence c belongs to bin j, with centre m_j, by the share ``softmax_j(-(c - m_j)² / T)``. With S_j
-    the shares in a bin and g_j the mean of ``a - c`` in it, a being whether the row is right, the error is
+    A row of confidence c belongs to bin j, with centre m_j, with membership ``softmax_j(-(c - m_j)² / T)``. With S_j
+    the memberships in a bin and g_j the mean of ``a - c`` in it, a being whether the row is right, the error is
     ``Σ_j S_j |g_j| / n`` or ``sqrt(Σ_j S_j g_j² / n)``. It is the same in each row. As T → 0 the first is the ECE
     with bins of equal width.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price of the calibration error.
-        n_bins: How many bins.
+        alpha: The weight of the calibration error.
+        n_bins: Number of bins.
         temperature: Softness T of the bins.
         norm: ``"l1"`` or ``"l2"``.
 
@@ -73,17 +73,17 @@ def soft_ece(
         tensor([0.4999, 0.4999])
 
     Reference:
-        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 11; the price is ours, they
+        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 11; the weight is ours, they
         tune it.
     """
     in_range("temperature", temperature, 0, open_low=True)
     one_of("norm", norm, ("l1", "l2"))
     confidence, right = top(logits, y)
-    shares = bin_shares(confidence, n_bins, temperature) / len(y)
-    gaps = shares.T @ (right.to(confidence) - confidence)
+    members = bin_memberships(confidence, n_bins, temperature) / len(y)
+    gaps = members.T @ (right.to(confidence) - confidence)
     if norm == "l1":
         error = gaps.abs().sum()
     else:
-        mass = shares.sum(dim=0).clamp(min=torch.finfo(shares.dtype).eps)
+        mass = members.sum(dim=0).clamp(min=torch.finfo(members.dtype).eps)
         error = root((gaps.square() / mass).sum())
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * error

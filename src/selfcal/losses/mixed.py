@@ -1,4 +1,4 @@
-"""Cross-entropy for rows that were mixed."""
+"""Cross-entropy for mixtures of two rows (mixup)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mixed_cross_entropy(
         logits: One row per sample.
         y: Label codes of the first rows of each mixture.
         other: Label codes of the second ones; None if nothing was mixed.
-        share: The share s of the first rows, in [0, 1]: a number, or a tensor with one per row.
+        share: The mixing weight s of the first rows, in [0, 1]: a number, or a tensor with one per row.
 
     Returns:
         One value per row.

@@ -20,7 +20,7 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
     Args:
         logits: One row per sample; at least two.
         y: Label codes.
-        alpha: The price α of the calibration error.
+        alpha: The weight α of the calibration error.
         bandwidth: Scale b of the kernel.
 
     Returns:
@@ -34,7 +34,7 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
 
     Reference:
         Kumar, Sarawagi and Jain, Trainable calibration measures for neural networks from kernel mean
-        embeddings, 2018; the kernel is theirs, the price ours.
+        embeddings, 2018; the kernel is theirs, the weight ours.
     """
     confidence, right = pairs(logits, y)
     residuals = (right.to(confidence) - confidence) / len(y)
@@ -42,7 +42,7 @@ def mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.
 
 
 def weighted_mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: float = 0.4) -> Tensor:
-    """Cross-entropy and the batch's weighted MMCE, in which right and wrong rows count the same in all.
+    """Cross-entropy and the batch's weighted MMCE, in which right and wrong rows have the same total weight.
 
     As `mmce`, but ``d_i = (a_i - c_i) / m_i`` with ``m_i`` the number of rows that are right if row i is, of
     those that are wrong if it is wrong.
@@ -50,7 +50,7 @@ def weighted_mmce(logits: Tensor, y: Tensor, *, alpha: Hyper = 2.0, bandwidth: f
     Args:
         logits: One row per sample; at least two.
         y: Label codes.
-        alpha: The price α of the calibration error.
+        alpha: The weight α of the calibration error.
         bandwidth: Scale b of the kernel.
 
     Returns:

@@ -22,7 +22,7 @@ _REDUCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def fixed(loss: Loss, **settings: Hyper | str) -> Loss:
-    """The loss with these hyperparameters; names it does not know and numbers out of range fail here.
+    """Return the loss with these hyperparameters; unknown names and numbers out of range are errors.
 
     Example:
         >>> from selfcal import losses
@@ -36,14 +36,14 @@ def fixed(loss: Loss, **settings: Hyper | str) -> Loss:
         if not keywords:
             raise ConfigError(f"The loss {name_of(loss)} has no hyperparameters; got {setting!r}.")
         one_of(f"A hyperparameter of {name_of(loss)}", setting, keywords)
-    # Two rows tell whether the numbers are in range; tensors may have been made for other batches.
+    # two rows are enough to check the numbers; tensors may have been made for other batches.
     numbers = {key: value for key, value in settings.items() if not isinstance(value, Tensor)}
     loss(torch.zeros(2, 2), torch.tensor([0, 1]), **numbers)
     return partial(loss, **settings)
 
 
 def name_of(loss: Loss) -> str:
-    """What the loss is called."""
+    """Return the name of the loss."""
     return getattr(loss, "__name__", repr(loss))
 
 
@@ -52,7 +52,7 @@ class LossModule(nn.Module):
 
     Args:
         loss: A loss function, such as `losses.focal`.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``, as torch has it.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``, as in torch.
         **settings: Hyperparameters of the loss.
 
     Example:

@@ -1,4 +1,4 @@
-"""Cross-entropy with a price for being loud: large logits, or too little entropy."""
+"""Cross-entropy with a penalty on large logits or low entropy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lp_norm(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.01, p: float = 1.0) -
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price α of a unit of norm.
+        alpha: The weight α of the norm.
         p: Which norm, at least 1. Between 1 and 2 it has no second derivative where a logit is zero.
 
     Returns:
@@ -29,20 +29,20 @@ def lp_norm(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.01, p: float = 1.0) -
 
     Reference:
         Wang, Feng and Zhang, Rethinking calibration of deep neural networks: do not be afraid of
-        overconfidence, 2021. The default price is ours.
+        overconfidence, 2021. The default weight is ours.
     """
-    silent = ~logits.any(dim=-1, keepdim=True)  # where a norm has a kink, its slope is taken to be zero
+    silent = ~logits.any(dim=-1, keepdim=True)  # the slope at the kink of the norm is defined as zero
     norm = torch.linalg.vector_norm(logits.masked_fill(silent, 1), ord=in_range("p", p, 1), dim=-1)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * norm.masked_fill(silent[:, 0], 0)
 
 
 def entropy_regularized(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1) -> Tensor:
-    """Cross-entropy with a reward for entropy, ``-log p_y - α H(p)``: the confidence penalty.
+    """Cross-entropy minus the entropy of the prediction, ``-log p_y - α H(p)``: the confidence penalty.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The reward α for a nat of entropy.
+        alpha: The weight α of the entropy.
 
     Returns:
         One value per row.

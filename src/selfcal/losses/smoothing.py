@@ -1,4 +1,4 @@
-"""Losses that ask for less than certainty."""
+"""Label smoothing and related losses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from selfcal.losses.cross_entropy import cross_entropy
 
 
 def label_smoothing(logits: Tensor, y: Tensor, *, smoothing: Hyper = 0.05) -> Tensor:
-    """Cross-entropy with a share of the label spread over all k classes.
+    """Cross-entropy with label smoothing over all k classes.
 
     ``-(1 - ε) log p_y - ε/k Σ_j log p_j``
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        smoothing: The share ε, in [0, 1]: a number, or a tensor with one per row.
+        smoothing: The amount of smoothing ε, in [0, 1]: a number, or a tensor with one per row.
 
     Returns:
         One value per row.
@@ -33,20 +33,20 @@ def label_smoothing(logits: Tensor, y: Tensor, *, smoothing: Hyper = 0.05) -> Te
         Szegedy, Vanhoucke, Ioffe, Shlens and Wojna, Rethinking the Inception architecture, 2016; Müller,
         Kornblith and Hinton, When does label smoothing help?, 2019.
     """
-    share = hyper("smoothing", smoothing, y, high=1.0)
-    return (1 - share) * cross_entropy(logits, y) - share * torch.log_softmax(logits, dim=-1).mean(dim=-1)
+    epsilon = hyper("smoothing", smoothing, y, high=1.0)
+    return (1 - epsilon) * cross_entropy(logits, y) - epsilon * torch.log_softmax(logits, dim=-1).mean(dim=-1)
 
 
 def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, margin: float = 10.0) -> Tensor:
-    """Cross-entropy, and a price for logits that lie more than a margin under the largest (MbLS).
+    """Cross-entropy plus a penalty on logits that are more than a margin below the largest (MbLS).
 
     ``-log p_y + α mean_j max(0, max_i z_i - z_j - m)``
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price α.
-        margin: The distance m that costs nothing.
+        alpha: The weight α of the penalty.
+        margin: The distance m without a penalty.
 
     Returns:
         One value per row.
@@ -59,7 +59,7 @@ def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, mar
 
     Reference:
         Liu, Ben Ayed, Galdran and Dolz, The devil is in the margin: margin-based label smoothing for network
-        calibration, 2022. α, m and the mean over the classes are their program's; the paper has the sum.
+        calibration, 2022. α, m and the mean over the classes are those of their code; the paper has the sum.
     """
     excess = logits.amax(dim=-1, keepdim=True) - logits - in_range("margin", margin, 0)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * torch.relu(excess).mean(dim=-1)
@@ -68,7 +68,7 @@ def margin_label_smoothing(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.1, mar
 def smoothed_focal(
     logits: Tensor, y: Tensor, *, gamma: Hyper = 0.0, smoothing: Hyper = 0.0, temperature: Hyper = 1.0
 ) -> Tensor:
-    """Focal loss of a smoothed label at a temperature: what may be learned about a loss, all in one.
+    """Focal loss of a smoothed label at a temperature: all learnable hyperparameters of a loss in one.
 
     ``-Σ_j t_j (1 - p_j)^γ log p_j`` with ``p = softmax(z / T)`` and ``t_j = (1 - ε) [j = y] + ε/k``
 
@@ -76,8 +76,8 @@ def smoothed_focal(
         logits: One row per sample.
         y: Label codes.
         gamma: How much less a known row counts; 0 with no smoothing and a temperature of 1 is cross-entropy.
-        smoothing: The share ε of the label that is spread over all classes, in [0, 1].
-        temperature: What the logits are divided by, above 0.
+        smoothing: The amount of label smoothing ε, in [0, 1].
+        temperature: The temperature, above 0.
 
     Returns:
         One value per row.
@@ -88,8 +88,8 @@ def smoothed_focal(
         >>> smoothed_focal(z, y, smoothing=0.1) / label_smoothing(z, y, smoothing=0.1)
         tensor([1.])
     """
-    share = hyper("smoothing", smoothing, y, high=1.0)
+    epsilon = hyper("smoothing", smoothing, y, high=1.0)
     log_probs = torch.log_softmax(logits / as_column(hyper("temperature", temperature, y, 1e-3)), dim=-1)
     focus = (as_column(hyper("gamma", gamma, y)) * log_others(log_probs)).exp()
     values = focus * log_probs
-    return (1 - share) * F.nll_loss(values, y, reduction="none") - share * values.mean(dim=-1)
+    return (1 - epsilon) * F.nll_loss(values, y, reduction="none") - epsilon * values.mean(dim=-1)

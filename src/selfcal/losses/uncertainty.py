@@ -1,4 +1,4 @@
-"""Cross-entropy and a price for rows that are right but unsure, or wrong but sure."""
+"""Cross-entropy plus a penalty on rows that are right but uncertain, or wrong but certain."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from selfcal._support.top_label import top
 from selfcal.losses._rows import Hyper, entropy, hyper
 from selfcal.losses.cross_entropy import cross_entropy
 
-SMALLEST_SUM = 1e-5
-"""Where the sum over good rows ends as a divisor: a batch may have none."""
+MIN_DIVISOR = 1e-5
+"""Lower bound of the sum over good rows as a divisor: a batch may have none."""
 
 
 def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0, threshold: float = 0.5) -> Tensor:
     """Cross-entropy and the batch's accuracy versus uncertainty (AvUC).
 
     ``-log p_y + α log(1 + (n_AU + n_IC) / (n_AC + n_IU))`` with sums over rows that are accurate or inaccurate,
-    certain or uncertain: a row is uncertain if its entropy H is above a share of the largest there is. A row
+    certain or uncertain: a row is uncertain if its entropy H is above a fraction of the largest possible. A row
     counts ``c`` if it is accurate and ``1 - c`` if not, c being its confidence, times ``tanh H`` if it is
     uncertain and ``1 - tanh H`` if not. The second term is the same in each row.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price α.
-        threshold: The share of the largest entropy above which a row is uncertain, in (0, 1).
+        alpha: The weight α of the penalty.
+        threshold: The fraction of the largest entropy above which a row is uncertain, in (0, 1).
 
     Returns:
         One value per row.
@@ -42,14 +42,14 @@ def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0, threshold: float = 0.
 
     Reference:
         Krishnan and Tickoo, Improving model calibration with accuracy versus uncertainty optimization, 2020,
-        eq. 3; they take the threshold from the entropies after some epochs of training. The price is ours.
+        eq. 3; they take the threshold from the entropies after some epochs of training. The weight is ours.
     """
     confidence, right = top(logits, y)
     nats = entropy(logits)
-    unsure = nats > in_range("threshold", threshold, 0, 1) * math.log(logits.shape[-1])
+    uncertainty = nats > in_range("threshold", threshold, 0, 1) * math.log(logits.shape[-1])
     counts = torch.where(right, confidence, 1 - confidence)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * _mismatch(
-        right, unsure.to(confidence), nats, counts
+        right, uncertainty.to(confidence), nats, counts
     )
 
 
@@ -58,14 +58,14 @@ def soft_avuc(
 ) -> Tensor:
     """Cross-entropy and the batch's accuracy versus uncertainty with a soft threshold (S-AvUC).
 
-    As `avuc`, but a row is uncertain by the share ``sigmoid((logit h - logit κ) / T)``, h being its entropy as a
-    share of the largest there is, and counts whatever its confidence.
+    As `avuc`, but a row is uncertain to the degree ``sigmoid((logit h - logit κ) / T)``, h being its entropy as
+    a fraction of the largest possible, and counts whatever its confidence.
 
     Args:
         logits: One row per sample.
         y: Label codes.
-        alpha: The price.
-        threshold: The share κ of the largest entropy at which a row is as certain as uncertain, in (0, 1).
+        alpha: The weight of the penalty.
+        threshold: The fraction κ of the largest entropy at which a row is equally certain and uncertain, in (0, 1).
         temperature: Softness T of the threshold.
 
     Returns:
@@ -80,7 +80,7 @@ def soft_avuc(
         True
 
     Reference:
-        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 15; the price is ours,
+        Karandikar et al., Soft calibration objectives for neural networks, 2021, eq. 15; the weight is ours,
         they tune it.
     """
     kappa = in_range("threshold", threshold, 1e-6, 1 - 1e-6)
@@ -89,14 +89,14 @@ def soft_avuc(
     nats = entropy(logits)
     eps = torch.finfo(nats.dtype).eps
     log_odds = (nats / math.log(logits.shape[-1])).clamp(eps, 1 - eps).logit()
-    unsure = torch.sigmoid((log_odds - math.log(kappa / (1 - kappa))) / temperature)
-    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * _mismatch(right, unsure, nats)
+    uncertainty = torch.sigmoid((log_odds - math.log(kappa / (1 - kappa))) / temperature)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * _mismatch(right, uncertainty, nats)
 
 
-def _mismatch(right: Tensor, unsure: Tensor, nats: Tensor, counts: Tensor | float = 1.0) -> Tensor:
+def _mismatch(right: Tensor, uncertainty: Tensor, nats: Tensor, counts: Tensor | float = 1.0) -> Tensor:
     """The log of one plus bad rows over good rows."""
-    uncertain = counts * unsure * nats.tanh()
-    certain = counts * (1 - unsure) * (1 - nats.tanh())
+    uncertain = counts * uncertainty * nats.tanh()
+    certain = counts * (1 - uncertainty) * (1 - nats.tanh())
     good = torch.where(right, certain, uncertain).sum()
     bad = torch.where(right, uncertain, certain).sum()
-    return torch.log1p(bad / good.clamp(min=SMALLEST_SUM))
+    return torch.log1p(bad / good.clamp(min=MIN_DIVISOR))

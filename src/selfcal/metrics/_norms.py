@@ -1,4 +1,4 @@
-"""From bins to one number: the gaps between confidence and accuracy, with or without their noise."""
+"""Norms of the gaps between confidence and accuracy, with or without debiasing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from selfcal.errors import ConfigError
 
 
 def check_norm(norm: str, debias: bool = False) -> None:
-    """Raise ConfigError for a norm that does not exist or cannot be debiased."""
+    """Raise ConfigError for an unknown norm, or one that cannot be debiased."""
     checks.one_of("norm", norm, ("l1", "l2", "max"))
     if checks.boolean("debias", debias) and norm == "max":
         raise ConfigError(
@@ -22,7 +22,7 @@ def check_norm(norm: str, debias: bool = False) -> None:
 
 
 def error_of_bins(bins: Bins, norm: Norm, *, debias: bool = False) -> float:
-    """Return the norm of the gaps, less what the noise of the labels is expected to add if `debias`.
+    """Return the norm of the gaps, minus the expected contribution of label noise if `debias`.
 
     "l2": each squared gap less the unbiased estimate `acc (1 - acc) / (n - 1)` of the variance of its
     accuracy (a bin with n = 1 counts as zero), and zero if that leaves less (Kumar, Liang, Ma, Verified
@@ -32,13 +32,13 @@ def error_of_bins(bins: Bins, norm: Norm, *, debias: bool = False) -> float:
     """
     if not debias:
         return float(gap_norm(bins.share, bins.gap, norm))
-    spread = bins.accuracy * (1 - bins.accuracy)
+    variance_per_row = bins.accuracy * (1 - bins.accuracy)
     if norm == "l2":
         several = bins.effective_count > 1 + 1e-9
-        variance = spread / np.where(several, bins.effective_count - 1, 1.0)
+        variance = variance_per_row / np.where(several, bins.effective_count - 1, 1.0)
         square = float(bins.share @ np.where(several, bins.gap**2 - variance, 0.0))
         return math.sqrt(max(0.0, square))
-    deviation = np.sqrt(spread / np.maximum(bins.effective_count, 1.0))
+    deviation = np.sqrt(variance_per_row / np.maximum(bins.effective_count, 1.0))
     return max(0.0, float(bins.share @ (2 * np.abs(bins.gap) - _folded_normal_mean(bins.gap, deviation))))
 
 

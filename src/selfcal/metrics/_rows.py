@@ -1,4 +1,4 @@
-"""Checked rows in cache-sized blocks: how every metric of `(y_true, probs)` reads its input."""
+"""Validated rows in cache-sized blocks: the input of every metric of `(y_true, probs)`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Block(NamedTuple):
     def top_label(self) -> Chunk:
         """Confidence max(p) of each row, and whether its first argmax is the true class."""
         correct = self.true_class == self.top
-        if np.count_nonzero(self.columns == self.top) > len(self.top):  # only ties are worth an argmax
+        if np.count_nonzero(self.columns == self.top) > len(self.top):  # only ties need an argmax
             correct = self.columns.argmax(axis=0) == self.codes
         return Chunk(self.top, correct, self.weight)
 
@@ -65,7 +65,7 @@ def blocks(
 def top_labels(
     y_true: ArrayLike, probs: ArrayLike, classes: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> Iterator[Chunk]:
-    """Check the input of a metric and yield the confidence of each row and whether it was right."""
+    """Check the input of a metric and yield the confidence of each row and whether it was correct."""
     return (block.top_label() for block in blocks(y_true, probs, classes, sample_weight))
 
 
@@ -77,7 +77,7 @@ def each_class(rows: Iterable[Block]) -> Iterator[Chunk]:
 
 
 def normalized_weights(chunk: Chunk) -> tuple[Float, Float, Float]:
-    """Return confidence, correctness and share of the weight, in float64, of the rows that have weight."""
+    """Return confidence, correctness and normalised weight, in float64, of the rows with positive weight."""
     c, a, w = chunk.confidence.astype(np.float64), chunk.correct.astype(np.float64), chunk.weight
     if w is None:
         return c, a, np.full(len(c), 1 / len(c))
@@ -92,7 +92,7 @@ def mean_over_rows(
     classes: ArrayLike | None,
     sample_weight: ArrayLike | None,
 ) -> float:
-    """Return the weighted mean of a value that each row has."""
+    """Return the weighted mean of a value per row."""
     total = weight = 0.0
     for block in blocks(y_true, probs, classes, sample_weight):
         values = per_row(block)
@@ -104,7 +104,7 @@ def mean_over_rows(
 def values_per_row(
     per_row: Callable[[Block], NDArray[Any]], y_true: ArrayLike, probs: ArrayLike, classes: ArrayLike | None
 ) -> Float:
-    """Return a value that each row has, for all rows."""
+    """Return a value per row, for all rows."""
     values = [per_row(block) for block in blocks(y_true, probs, classes)]
     return np.concatenate(values).astype(np.float64, copy=False)
 
@@ -117,7 +117,7 @@ def claims(
     *,
     of_class: Any = None,
 ) -> Chunk:
-    """Return the confidence of each row in its top label (or in one class), and whether that came true."""
+    """Return the confidence of each row in its top label (or in one class), and whether it was correct."""
 
     def claim(block: Block) -> Chunk:
         if of_class is None:

@@ -10,7 +10,7 @@ FINEST_GRID = 1 << 16
 COARSEST_GRID = 1 << 10
 CELLS_PER_BANDWIDTH = 64
 """Grids are at least this fine, if `FINEST_GRID` allows: smoothed values are then good to about 1e-5."""
-NARROWEST = 1e-4
+MIN_BANDWIDTH = 1e-4
 """The narrowest bandwidth; under it the finest grid would no longer show the kernel."""
 
 _CUBIC_CELLS_PER_BANDWIDTH = 32
@@ -18,7 +18,7 @@ _KERNEL_REACH = 9  # in bandwidths: exp(-9^2 / 2) is 2.6e-18
 
 
 def linear_masses(points: Float, masses: Float) -> Float:
-    """Split each mass between the two nearest of the `FINEST_GRID + 1` grid points, which keeps its mean place."""
+    """Split each mass between the two nearest of the `FINEST_GRID + 1` grid points, which keeps the mean."""
     place = points * FINEST_GRID
     left = np.minimum(place.astype(np.int64), FINEST_GRID - 1)
     upper = masses * (place - left)
@@ -30,7 +30,7 @@ def linear_masses(points: Float, masses: Float) -> Float:
 def coarsened(masses: Float, bandwidth: float) -> Float:
     """Return the masses on the coarsest grid that is fine enough for the bandwidth.
 
-    Halving a grid again and again equals placing the points on the coarse grid at once: the shares are linear.
+    Halving a grid again and again equals placing the points on the coarse grid at once, since the split is linear.
     """
     while len(masses) - 1 > max(COARSEST_GRID, 2 * CELLS_PER_BANDWIDTH / bandwidth):
         odd = masses[1::2] / 2
@@ -43,7 +43,7 @@ def coarsened(masses: Float, bandwidth: float) -> Float:
 def reflected_density(masses: Float, bandwidth: float) -> Float:
     """Smooth masses on a grid over [0, 1] with a Gaussian that is reflected at 0 and 1, so that no mass is lost.
 
-    Reflected for ever: the even periodic extension of the masses, whose Fourier coefficients the kernel
+    The reflection is the even periodic extension of the masses, whose Fourier coefficients the kernel
     multiplies by `exp(-(pi k bandwidth)^2 / 2)`.
     """
     cells = len(masses) - 1

@@ -28,18 +28,18 @@ def area_interval(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Interval:
-    """AURC, excess AURC or AUGRC with an interval, from how much each row moves it.
+    """AURC, excess AURC or AUGRC with an interval, from the influence of each row.
 
-    A row moves the area by being wrong or right, and by making less sure rows enter later. The area plus that
-    influence is a value per row with the area as its mean; the interval is `mean_interval` of these values. With some
-    dozens of errors it is about as wide as that of `bootstrap_interval`, for the price of two sorts. With none
-    it has no width, though the true area may well be above zero.
+    A row influences the area by being wrong or right, and by making less confident rows enter later. The area plus
+    that influence is a value per row with the area as its mean; the interval is `mean_interval` of these values. With
+    dozens of errors it is about as wide as that of `bootstrap_interval`, at the cost of two sorts. Without errors it
+    has no width, although the true area may be above zero.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
         area: "aurc", "excess_aurc" or "augrc".
-        level: How often the interval should hold the area that endless data would show.
+        level: How often the interval should hold the area of infinite data.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 

@@ -75,7 +75,7 @@ def bootstrap_interval(
 def resampled_weights(
     n: int, n_resamples: int, seed: int, sample_weight: ArrayLike | None
 ) -> Iterator[Float]:
-    """Yield weights that stand for rows drawn with replacement, from those that count at all."""
+    """Yield the weights of rows drawn with replacement, from those with positive weight."""
     checks.positive_int("n_resamples", n_resamples)
     own = checks.sample_weights(sample_weight, n)
     rows = np.arange(n) if own is None else np.flatnonzero(own)
@@ -100,29 +100,29 @@ def calibration_error_interval(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Interval:
-    """Calibration error with an interval for what it would be with endless data in the same bins.
+    """Calibration error with an interval for its value on infinite data in the same bins.
 
     Noise makes the gap of a calibrated bin look like an error, so the measured error e is too high, by an amount that
     depends on how large the true gaps are; a plain bootstrap adds the same noise again and misses small errors. So
     a test is inverted instead: a true error t is in the interval if e is neither among the smallest nor
     the largest values that data with gaps of size t would show. Such data have gaps in proportion to
-    `sqrt(g_b^2 + v_b)`, with g_b the measured gap and v_b its sampling variance, noise N(0, v_b), and shares
-    of the bins drawn anew. For the upper end an e below the median of a calibrated model counts as that median, so
-    that luck cannot make the interval empty. The interval reaches 0 just when a calibrated model could well
-    have measured e; with many bins of few rows all of it may lie below e. The worst bin ("max") is most often one
-    of few rows, for which the normal noise is rough.
+    `sqrt(g_b^2 + v_b)`, with g_b the measured gap and v_b its sampling variance, noise N(0, v_b), and
+    resampled weights of the bins. For the upper end an e below the median of a calibrated model counts as that
+    median, so the interval is never empty. The interval reaches 0 exactly when e is plausible for a calibrated model;
+    with many bins of few rows all of it may lie below e. The worst bin ("max") is most often one of few rows, for
+    which the normal noise is rough.
 
     The cost is one pass over the rows, whatever the number of resamples.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        of_class: The class whose probability is judged; the top label's if None.
+        of_class: The class whose probability is evaluated; the top label's if None.
         n_bins: Number of bins (at most, for "quantile").
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1" for the ECE, "l2" for its root mean square form, "max" for the worst bin.
         closed: "right" for bins (a, b], "left" for [a, b).
-        level: How often the interval should hold the error that endless data would show.
+        level: How often the interval should hold the error of infinite data.
         n_resamples: Number of resamples.
         seed: Seed of the draws.
         classes: The label of each column, if labels are not codes.
@@ -146,12 +146,12 @@ def calibration_error_interval(
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(n_resamples, len(variance))) * np.sqrt(variance)
     n = round(effective_count(claimed.weight, len(claimed.confidence)))
-    shares = rng.multinomial(n, bins.share, size=n_resamples) / n
+    weights = rng.multinomial(n, bins.share, size=n_resamples) / n
     shape = np.sqrt(bins.gap**2 + variance)
     size = float(gap_norm(bins.share, shape, norm))
 
     def measured_if(true: float) -> Float:
-        return gap_norm(shares, shape * (true / size) + noise, norm)
+        return gap_norm(weights, shape * (true / size) + noise, norm)
 
     tail = (1 - level) / 2
     no_luck = max(value, float(np.median(measured_if(0.0))))

@@ -1,4 +1,4 @@
-"""Binned calibration errors of the top label, and what noise alone would make of them."""
+"""Binned calibration errors of the top label, and their noise floor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from selfcal._support.binning import (
     bin_chunks,
 )
 from selfcal.errors import DataError
-from selfcal.metrics._chance import chance_errors
 from selfcal.metrics._norms import check_norm, error_of_bins
+from selfcal.metrics._resampling import resampled_errors
 from selfcal.metrics._rows import top_labels
 
 
@@ -29,8 +29,8 @@ class NoiseFloor:
 
     Attributes:
         mean: Mean over the resampled label sets.
-        low: 5 % quantile.
-        high: 95 % quantile; a measured error under it is no evidence of miscalibration.
+        low: 5% quantile.
+        high: 95% quantile; a measured error below it is not evidence of miscalibration.
     """
 
     mean: float
@@ -52,7 +52,7 @@ def reliability_curve(
     Args:
         correct: Whether each prediction was right, or its probability of being right, in [0, 1].
         confidence: The confidence of each prediction, in [0, 1].
-        n_bins: Number of bins (at most, for "quantile": equal confidences always share a bin).
+        n_bins: Number of bins (at most, for "quantile": equal confidences are always in one bin).
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         closed: "right" for bins (a, b], "left" for [a, b); 0 is in the first bin and 1 in the last.
         sample_weight: One non-negative weight per row.
@@ -81,10 +81,10 @@ def confidence_calibration_error(
     closed: Closed = "right",
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Distance between confidence and correctness over bins, for those who have only confidences.
+    """Binned calibration error from confidences alone.
 
-    With `s_b` the share of the weight in bin b: `sum_b s_b |acc_b - conf_b|` for "l1",
-    `sqrt(sum_b s_b (acc_b - conf_b)^2)` for "l2", `max_b |acc_b - conf_b|` over bins not empty for "max".
+    With `s_b` the fraction of the weight in bin b: `sum_b s_b |acc_b - conf_b|` for "l1",
+    `sqrt(sum_b s_b (acc_b - conf_b)^2)` for "l2", `max_b |acc_b - conf_b|` over non-empty bins for "max".
 
     Args:
         correct: Whether each prediction was right, or its probability of being right, in [0, 1].
@@ -123,13 +123,13 @@ def expected_calibration_error(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Top-label calibration error: confidence max(p) against being right with the first argmax.
+    """Top-label calibration error: confidence max(p) against the correctness of the first argmax.
 
     `sum_b s_b |acc_b - conf_b|` for norm "l1"; see `confidence_calibration_error` for the others. Noise makes
-    every gap larger: a perfectly calibrated model does not score 0. With `debias` the expected part of it is
-    taken off: for "l2" each squared gap loses `acc_b (1 - acc_b) / (n_b - 1)`, n_b the effective count; for
-    "l1" the error loses the surplus of its mean when each acc_b is redrawn from its normal approximation, which
-    leaves 59 % of the noise of a calibrated bin. What is left counts as 0 if it is negative.
+    every gap larger: a perfectly calibrated model does not score 0. With `debias` its expected value is
+    subtracted: from each squared gap for "l2", `acc_b (1 - acc_b) / (n_b - 1)`, n_b the effective count; for
+    "l1", the increase of the mean error when each acc_b is redrawn from its normal approximation, which leaves
+    59% of the noise of a calibrated bin. A negative result becomes 0.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -138,7 +138,7 @@ def expected_calibration_error(
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1" for the ECE, "l2" for its root mean square form, "max" for the worst bin.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -169,7 +169,7 @@ def maximum_calibration_error(
 ) -> float:
     """Largest gap between the confidence max(p) and the accuracy over bins that are not empty.
 
-    `max_b |acc_b - conf_b|`; one row alone in its bin can decide it, so look at the counts of
+    `max_b |acc_b - conf_b|`; a single row in a bin can determine it, so check the counts of
     `reliability_curve` as well, or choose bins of equal weight.
 
     Args:
@@ -213,10 +213,10 @@ def adaptive_calibration_error(
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        n_bins: Number of bins at most; equal confidences always share one.
+        n_bins: Maximum number of bins; equal confidences are always in one.
         norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -252,7 +252,7 @@ def posterior_calibration_error(
     closed: Closed = "right",
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Top-label calibration error against a known posterior, free of the noise of drawn labels.
+    """Top-label calibration error against a known posterior, without label noise.
 
     With k(x) the first argmax of `probs`, the confidence `probs[k(x)]` is compared, bin by bin, with the true
     probability of being right, `posterior[k(x)]`, in place of the 0/1 correctness.
@@ -300,7 +300,7 @@ def ece_noise_floor(
     closed: Closed = "right",
     sample_weight: ArrayLike | None = None,
 ) -> NoiseFloor:
-    """Calibration error that a perfectly calibrated model with these confidences would score by chance.
+    """Calibration error that a perfectly calibrated model with these confidences would have because of label noise.
 
     Each resample draws `correct_i ~ Bernoulli(confidence_i)` and computes `confidence_calibration_error`.
 
@@ -315,7 +315,7 @@ def ece_noise_floor(
         sample_weight: One non-negative weight per row.
 
     Returns:
-        Mean and 5-95 % range of the error.
+        Mean and 5-95% range of the error.
 
     >>> floor = ece_noise_floor([0.7, 0.8, 0.9] * 100)
     >>> round(floor.mean, 2), round(floor.low, 2), round(floor.high, 2)
@@ -327,6 +327,6 @@ def ece_noise_floor(
     c = checks.unit_interval(confidence)
     w = checks.sample_weights(sample_weight, len(c))
     bins = bin_chunks(array_chunks(c, c, w), n_bins=n_bins, strategy=strategy, closed=closed)
-    errors = chance_errors(Chunk(c, c, w), bins, norm=norm, n_resamples=n_resamples, seed=seed)
+    errors = resampled_errors(Chunk(c, c, w), bins, norm=norm, n_resamples=n_resamples, seed=seed)
     low, high = np.quantile(errors, [0.05, 0.95])
     return NoiseFloor(mean=float(errors.mean()), low=float(low), high=float(high))

@@ -53,7 +53,7 @@ def classwise_calibration_error(
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -95,7 +95,7 @@ def top_label_conditional_calibration_error(
     """Top-label calibration error given which class is predicted: a surplus in one cannot hide another's lack.
 
     `sum_k s_k error_k` for norm "l1", with error_k the calibration error of max(p) over the rows whose first
-    argmax is k and s_k their share of the weight; `sqrt(sum_k s_k error_k^2)` for "l2", the largest for "max".
+    argmax is k and s_k their fraction of the weight; `sqrt(sum_k s_k error_k^2)` for "l2", the largest for "max".
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -104,7 +104,7 @@ def top_label_conditional_calibration_error(
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -142,18 +142,18 @@ def binary_calibration_error(
 ) -> float:
     """Calibration error of P(y = positive) over its whole range, whichever class is predicted.
 
-    `sum_b s_b |share of positives_b - mean p_b|` over bins of the column p of the positive class. Another
+    `sum_b s_b |fraction of positives_b - mean p_b|` over bins of the column p of the positive class. Another
     number than the top-label error, which bins max(p).
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        positive: The label whose probability is judged; None for that of the last column, as in P(y=1).
+        positive: The label whose probability is evaluated; None for that of the last column, as in P(y=1).
         n_bins: Number of bins (at most, for "quantile").
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 

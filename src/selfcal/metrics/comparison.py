@@ -1,4 +1,4 @@
-"""Two models on the same rows: is one better, or is it luck?"""
+"""Paired comparison of two models on the same rows."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def compare(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Comparison:
-    """Compare two models on the same rows, which cancels what is hard for both.
+    """Compare two models on the same rows, which cancels the difficulty of the rows.
 
-    A score that is a mean over rows, named by a word, is compared by the Student test of its differences per row. Any
-    other metric is a function: both models are judged on the same resamples of the rows, the interval
-    is that of the quantiles of their differences, and p twice the smaller share of differences on one side of zero.
+    A score that is a mean over rows, passed by name, is compared by a paired t-test of the differences per row. Any
+    other metric is a function: both models are evaluated on the same resamples of the rows, the interval is that of
+    the quantiles of their differences, and p is twice the smaller fraction of differences on one side of zero.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.

@@ -1,4 +1,4 @@
-"""How much a model claims: too much, too little, and how much at all."""
+"""Over-confidence, under-confidence and sharpness."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ def sharpness(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """How far the probabilities are from saying nothing, whether or not they are right.
+    """How far the probabilities are from uniform, whether or not they are right.
 
     The weighted mean of `(K sum_k p_k^2 - 1) / (K - 1)` over rows: 0 for uniform rows over K classes and 1 for
     certain ones. A calibrated model has a Brier score of `(1 - 1/K) (1 - sharpness)` in expectation, so that among
-    calibrated models the sharpest is the best. The labels do not change it; they are checked all the same.
+    calibrated models the sharpest is the best. It does not depend on the labels, which are only validated.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.

@@ -1,4 +1,4 @@
-"""Proper scores split into what recalibration can mend and what it cannot."""
+"""Decomposition of proper scores into calibration and refinement."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Decomposition:
     """A proper score in parts: `total = calibration + refinement = calibration - resolution + uncertainty`.
 
     Attributes:
-        calibration: What an isotonic recalibration on the same rows takes off; 0 if it can mend nothing.
-        refinement: What is left after it.
-        uncertainty: The score of a forecast that gives every row the shares of the classes.
+        calibration: The reduction by isotonic recalibration on the same rows; 0 if there is none.
+        refinement: The score after recalibration.
+        uncertainty: The score of a forecast of the class frequencies for every row.
     """
 
     calibration: float
@@ -34,7 +34,7 @@ class Decomposition:
 
     @property
     def resolution(self) -> float:
-        """How much the recalibrated forecast is better than the shares of the classes alone."""
+        """The improvement of the recalibrated forecast over the class frequencies."""
         return self.uncertainty - self.refinement
 
 
@@ -48,9 +48,9 @@ def brier_decomposition(
     """Brier score split class by class: each column p_k against its isotonic regression on `1[y = k]`.
 
     With q_k that regression: `refinement = sum_k mean (q_k - 1[y = k])^2`, `calibration = sum_k mean (p_k - q_k)^2`
-    (the two add up because q_k is a mean over blocks of rows), `uncertainty = sum_k f_k (1 - f_k)`, f_k the share
-    of class k. No bins to choose, and never negative. A flexible fit to few rows finds some gain by chance, and the
-    q_k of a row need not sum to one.
+    (the two add up because q_k is a mean over blocks of rows), `uncertainty = sum_k f_k (1 - f_k)`, f_k the
+    frequency of class k. There are no bins, and no part is negative. A flexible fit to few rows overestimates the
+    calibration part, and the q_k of a row need not sum to one.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -70,11 +70,11 @@ def brier_decomposition(
     """
     calibration = refinement = uncertainty = 0.0
     for column in each_class(blocks(y_true, probs, classes, sample_weight)):
-        p, hit, share = normalized_weights(column)
-        q = _isotonic(p, hit, share)
-        rate = float(share @ hit)
-        calibration += float(share @ ((p - hit) ** 2 - (q - hit) ** 2))
-        refinement += float(share @ (q - hit) ** 2)
+        p, hit, weight = normalized_weights(column)
+        q = _isotonic(p, hit, weight)
+        rate = float(weight @ hit)
+        calibration += float(weight @ ((p - hit) ** 2 - (q - hit) ** 2))
+        refinement += float(weight @ (q - hit) ** 2)
         uncertainty += rate * (1 - rate)
     return Decomposition(max(0.0, calibration), refinement, uncertainty)
 
@@ -89,9 +89,9 @@ def log_loss_decomposition(
     """Log loss split at the confidence: the other classes keep their proportions.
 
     The log loss is that of the event "the top label is right", `-a log c - (1 - a) log(1 - c)`, plus, where it is
-    wrong, that of the true class among the others. `calibration` is what the isotonic regression of a on c takes
-    off the first term, `refinement` the rest, `uncertainty` the entropy of the shares of the classes. Resolution
-    is negative if even the recalibrated forecast is worse than those shares.
+    wrong, that of the true class among the others. `calibration` is the reduction of the first term by the isotonic
+    regression of a on c, `refinement` the rest, `uncertainty` the entropy of the class frequencies. Resolution is
+    negative if even the recalibrated forecast is worse than the class frequencies.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -111,26 +111,26 @@ def log_loss_decomposition(
     """
     rows = list(blocks(y_true, probs, classes, sample_weight))
     total = log_loss(y_true, probs, classes=classes, sample_weight=sample_weight)
-    c, right, share = normalized_weights(joined(block.top_label() for block in rows))
-    gain = _confidence_loss(c, right, share) - _confidence_loss(_isotonic(c, right, share), right, share)
+    c, right, weight = normalized_weights(joined(block.top_label() for block in rows))
+    gain = _confidence_loss(c, right, weight) - _confidence_loss(_isotonic(c, right, weight), right, weight)
     calibration = min(max(0.0, gain), total)
     return Decomposition(calibration, total - calibration, _entropy(rows))
 
 
-def _isotonic(score: Float, hit: Float, share: Float) -> Float:
+def _isotonic(score: Float, hit: Float, weight: Float) -> Float:
     """Return the weighted isotonic regression of hit on score at each row; equal scores get equal values."""
     from scipy.optimize import isotonic_regression
 
     _, place = np.unique(score, return_inverse=True)
-    weight = np.bincount(place, share)
-    mean = np.bincount(place, share * hit) / weight
-    fitted: Float = isotonic_regression(mean, weights=weight).x
+    total = np.bincount(place, weight)
+    mean = np.bincount(place, weight * hit) / total
+    fitted: Float = isotonic_regression(mean, weights=total).x
     return np.clip(fitted, 0.0, 1.0)[place]
 
 
-def _confidence_loss(confidence: Float, right: Float, share: Float) -> float:
+def _confidence_loss(confidence: Float, right: Float, weight: Float) -> float:
     likelihood = np.where(right > 0, confidence, 1 - confidence)
-    return -float(share @ np.log(np.maximum(likelihood, LOG_FLOOR)))
+    return -float(weight @ np.log(np.maximum(likelihood, LOG_FLOOR)))
 
 
 def _entropy(rows: list[Block]) -> float:

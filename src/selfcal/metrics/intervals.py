@@ -1,4 +1,4 @@
-"""Intervals around measured shares and means, in closed form."""
+"""Confidence intervals of proportions and means, in closed form."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Interval:
 
 
 def wilson_interval(rate: ArrayLike, count: ArrayLike, *, level: float = 0.95) -> tuple[Float, Float]:
-    """Wilson score interval of a share; unlike the textbook one it stays in [0, 1] and works at 0 and 1.
+    """Wilson score interval of a proportion; unlike the Wald interval it stays in [0, 1] and works at 0 and 1.
 
     `(r + z^2 / 2n -+ z sqrt(r (1 - r) / n + z^2 / 4n^2)) / (1 + z^2 / n)`, z the normal quantile of the level.
 
     Args:
-        rate: Observed shares, in [0, 1].
-        count: How many observations each share is of; (effective) counts need not be whole.
-        level: How often the interval should hold the true share.
+        rate: Observed proportions, in [0, 1].
+        count: Number of observations of each proportion; (effective) counts need not be whole.
+        level: The probability with which the interval should cover the true proportion.
 
     Returns:
         Lower and upper ends; 0 and 1 where the count is 0.
@@ -87,15 +87,15 @@ def wilson_interval(rate: ArrayLike, count: ArrayLike, *, level: float = 0.95) -
 def clopper_pearson_interval(
     rate: ArrayLike, count: ArrayLike, *, level: float = 0.95
 ) -> tuple[Float, Float]:
-    """Exact interval of a share: it holds the true share at least as often as the level says, at any count.
+    """Exact interval of a proportion: it covers the true one with at least the given probability, at any count.
 
     With x = r n successes and a = 1 - level, the a/2 quantile of Beta(x, n - x + 1) and the 1 - a/2 quantile of
-    Beta(x + 1, n - x). Wider than `wilson_interval`, which is right on average over the true share.
+    Beta(x + 1, n - x). Wider than `wilson_interval`, whose coverage is right on average over the true proportion.
 
     Args:
-        rate: Observed shares, in [0, 1].
-        count: How many observations each share is of; (effective) counts need not be whole.
-        level: How often, at least, the interval holds the true share.
+        rate: Observed proportions, in [0, 1].
+        count: Number of observations of each proportion; (effective) counts need not be whole.
+        level: The minimum probability with which the interval covers the true proportion.
 
     Returns:
         Lower and upper ends; 0 and 1 where the count is 0.
@@ -188,21 +188,21 @@ def score_interval(
 
 
 def effective_count(weight: Float | None, n: int) -> float:
-    """Return the number of equally weighted rows that would tell as much: `(sum w)^2 / sum w^2`."""
+    """Return the number of equally weighted rows with the same information: `(sum w)^2 / sum w^2`."""
     return float(n) if weight is None else float(weight.sum() ** 2 / (weight @ weight))
 
 
 def mean_and_error(values: Float, weight: Float | None) -> tuple[float, float, float]:
     """Return the weighted mean, its standard error and the degrees of freedom (0 for a single row)."""
     n = effective_count(weight, len(values))
-    share = np.full(len(values), 1 / len(values)) if weight is None else weight / weight.sum()
-    mean = float(share @ values)
+    normalized = np.full(len(values), 1 / len(values)) if weight is None else weight / weight.sum()
+    mean = float(normalized @ values)
     if n < 1 + 1e-9:
         return mean, math.inf, 0.0
-    variance = float(share**2 @ (values - mean) ** 2) * n / (n - 1)
+    variance = float(normalized**2 @ (values - mean) ** 2) * n / (n - 1)
     return mean, math.sqrt(variance), n - 1
 
 
 def known_level(level: float) -> None:
-    """Check that the level is a share under one."""
+    """Check that the level is in (0, 1)."""
     checks.in_range("level", level, 0.0, 1 - 1e-12, open_low=True)

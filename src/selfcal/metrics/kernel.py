@@ -12,7 +12,7 @@ from selfcal.metrics._rows import normalized_weights, top_labels
 from selfcal.metrics._smoothing import (
     CELLS_PER_BANDWIDTH,
     FINEST_GRID,
-    NARROWEST,
+    MIN_BANDWIDTH,
     coarsened,
     gauss_transform,
     integral,
@@ -53,7 +53,7 @@ def smooth_calibration_error(
     Reference: Błasiok, Nakkiran, Smooth ECE: Principled Reliability Diagrams via Kernel Smoothing, ICLR 2024.
     """
     if bandwidth is not None:
-        checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+        checks.in_range("bandwidth", bandwidth, MIN_BANDWIDTH, 1)
     residuals, total = np.zeros(FINEST_GRID + 1), 0.0
     for chunk in top_labels(y_true, probs, classes, sample_weight):
         c = chunk.confidence.astype(np.float64)
@@ -102,13 +102,13 @@ def kde_calibration_error(
     in Deep Learning, ICML 2020.
     """
     if bandwidth is not None:
-        checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+        checks.in_range("bandwidth", bandwidth, MIN_BANDWIDTH, 1)
     c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     if c.min() == c.max():
         return abs(float(w @ (a - c)))
     if bandwidth is None:
         deviation = float(np.sqrt(w @ (c - w @ c) ** 2))
-        bandwidth = max(NARROWEST, 1.06 * deviation * float(w @ w) ** 0.2)
+        bandwidth = max(MIN_BANDWIDTH, 1.06 * deviation * float(w @ w) ** 0.2)
     of_right, of_all = (
         reflected_density(coarsened(linear_masses(c, masses), bandwidth), bandwidth) for masses in (w * a, w)
     )
@@ -147,7 +147,7 @@ def sece(
 
     Reference: Towards Unbiased Calibration using Meta-Regularization, 2023, equations 5-7.
     """
-    checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+    checks.in_range("bandwidth", bandwidth, MIN_BANDWIDTH, 1)
     c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     of_right, of_all = gauss_transform(c, np.stack([w * a, w]), bandwidth)
     return float(w @ np.abs(of_right / of_all - c))
@@ -183,7 +183,7 @@ def mmce(
     Reference: Kumar, Sarawagi, Jain, Trainable Calibration Measures for Neural Networks from Kernel Mean
     Embeddings, ICML 2018.
     """
-    checks.in_range("bandwidth", bandwidth, NARROWEST, 1)
+    checks.in_range("bandwidth", bandwidth, MIN_BANDWIDTH, 1)
     c, a, w = normalized_weights(joined(top_labels(y_true, probs, classes, sample_weight)))
     order = np.argsort(c)
     place, residual = c[order] / bandwidth, (w * (a - c))[order]
@@ -217,14 +217,14 @@ def _fixed_point(residuals: Float) -> float:
 
 
 def _crossing(grid: Float) -> tuple[float, float]:
-    """Return the bandwidth within [NARROWEST, 1] at which the smoothed size falls under it, and that size."""
+    """Return the bandwidth within [MIN_BANDWIDTH, 1] at which the smoothed size falls under it, and that size."""
     from scipy.optimize import brentq
 
-    for bound, outside in ((1.0, np.greater_equal), (NARROWEST, np.less_equal)):
+    for bound, outside in ((1.0, np.greater_equal), (MIN_BANDWIDTH, np.less_equal)):
         size = _smoothed_size(grid, bound)
         if outside(size, bound):
             return bound, size
-    crossing = float(brentq(lambda b: _smoothed_size(grid, b) - b, NARROWEST, 1.0, xtol=1e-15))
+    crossing = float(brentq(lambda b: _smoothed_size(grid, b) - b, MIN_BANDWIDTH, 1.0, xtol=1e-15))
     return crossing, crossing
 
 

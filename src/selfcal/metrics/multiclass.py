@@ -13,7 +13,7 @@ from selfcal._support.checks import Float, Int
 from selfcal.metrics.significance import CalibrationTest, resampling_p_value, standardised
 
 RESAMPLED_ROWS = 1000
-"""Up to so many rows the p-value is by resampling; beyond, there are blocks enough for the normal one."""
+"""Up to this many rows the p-value is from resampling; beyond, the normal approximation is good."""
 
 
 def kernel_calibration_test(
@@ -31,10 +31,11 @@ def kernel_calibration_test(
 
     The statistic is the unbiased squared kernel calibration error, the mean over pairs of rows of
     `w_i w_j exp(-|p_i - p_j| / h) (e_i - p_i) . (e_j - p_j)`, with e the one-hot labels: rows with
-    like probabilities should not err in like ways. It is 0 on average for a calibrated model and may be negative.
-    Only pairs within random blocks of rows are taken, which costs n times the block size and keeps more power
-    than pairs of neighbours alone. Up to 1,000 rows the p-value is by resampling labels from the probabilities;
-    beyond, the statistic divided by its exact standard deviation for a calibrated model is taken as normal.
+    similar probabilities should not have similar errors. It is 0 on average for a calibrated model and may be
+    negative. Only pairs within random blocks of rows are taken, which costs n times the block size and keeps more
+    power than pairs of neighbours alone. Up to 1,000 rows the p-value is from resampled labels from the
+    probabilities; beyond, the statistic divided by its exact standard deviation for a calibrated model is taken as
+    normal.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -69,7 +70,7 @@ def kernel_calibration_test(
     w = checks.sample_weights(sample_weight, n)
     w = None if w is None else checks.relative_weights(w)
     rng = np.random.default_rng(seed)
-    by_chance = np.zeros(n_resamples if n <= RESAMPLED_ROWS else 0)
+    resampled = np.zeros(n_resamples if n <= RESAMPLED_ROWS else 0)
     total = variance = weight_of_pairs = 0.0
     for rows in np.array_split(rng.permutation(n), math.ceil(n / block_size)):
         distance = _distances(p[rows])
@@ -80,14 +81,14 @@ def kernel_calibration_test(
         np.fill_diagonal(pair_weight, 0.0)
         weight_of_pairs += float(pair_weight.sum())
         kernel = pair_weight * np.exp(-distance / bandwidth)
-        if len(by_chance):
-            by_chance += _sums_over_pairs(kernel, p[rows], _drawn_labels(p[rows], len(by_chance), rng))
+        if len(resampled):
+            resampled += _sums_over_pairs(kernel, p[rows], _drawn_labels(p[rows], len(resampled), rng))
         else:
             variance += _variance_of_sum(kernel, p[rows])
         total += float(_sums_over_pairs(kernel, p[rows], y[rows][None])[0])
     statistic = total / weight_of_pairs if weight_of_pairs else 0.0
-    if len(by_chance):
-        return CalibrationTest(statistic, resampling_p_value(total, by_chance))
+    if len(resampled):
+        return CalibrationTest(statistic, resampling_p_value(total, resampled))
     z = standardised(total, variance)
     return CalibrationTest(statistic, float(erfc(z / math.sqrt(2)) / 2))
 

@@ -19,7 +19,7 @@ def accuracy(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Weighted share of rows whose most probable class is the true one (the first, if several tie).
+    """Weighted fraction of rows whose most probable class is the true one (the first, if several tie).
 
     `sum_i w_i 1[argmax_k p_ik = y_i] / sum_i w_i`
 

@@ -1,9 +1,9 @@
-"""Selective prediction: how often a model is wrong on the rows it is sure enough of to answer.
+"""Selective prediction: how often a model is wrong on the rows that it is confident enough to accept.
 
 A threshold t accepts every row whose confidence is at least t, so equal confidences are accepted together. *Coverage*
-is the share of the weight that is accepted, *risk* the share of what is accepted that is wrong. A coverage between
-two thresholds could only be had by breaking ties; the areas take the mean over all ways to do so, which gives every
-coverage in (0, 1] a risk, and makes a row of weight 2 the same as two rows.
+is the fraction of the weight that is accepted, *risk* the fraction of the accepted weight that is wrong. A coverage
+between two thresholds needs ties to be broken; the areas take the mean over all ways to do so, which defines the risk
+for every coverage in (0, 1], and makes a row of weight 2 equal to two rows.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import wilson_interval
 
 ROUNDING = 1e-12
-"""How far a coverage or a risk may miss its target by rounding alone: 0.1 + 0.2 is more than 0.3."""
+"""Tolerance for rounding errors of coverage and risk: 0.1 + 0.2 is more than 0.3."""
 
 
 @dataclass(frozen=True, eq=False)
 class RiskCoverageCurve:
-    """Coverage and risk at every threshold that makes a difference, from the strictest to the one that accepts all.
+    """Coverage and risk at every distinct threshold, from the strictest to the one that accepts all.
 
     Attributes:
         thresholds: The distinct confidences, falling; a row is accepted if its confidence is at least the threshold.
         coverage: Fraction of the weight that each threshold accepts, rising to 1.
-        risk: Fraction of what each threshold accepts that is wrong.
-        effective_count: `(sum w)^2 / sum w^2` of what each threshold accepts: the rows, if all weights are equal.
+        risk: Fraction of the weight accepted by each threshold that is wrong.
+        effective_count: `(sum w)^2 / sum w^2` of the accepted rows: their number, if all weights are equal.
     """
 
     thresholds: Float
@@ -48,13 +48,13 @@ class RiskCoverageCurve:
 
     @property
     def excess_aurc(self) -> float:
-        """Area above that of the best order; see `selfcal.metrics.excess_aurc`."""
+        """Excess over the area of the best order; see `selfcal.metrics.excess_aurc`."""
         right = 1.0 - self.risk[-1]
         return max(0.0, self.aurc - float(1.0 - right + xlogy(right, right)))
 
     @property
     def augrc(self) -> float:
-        """Area under the curve of errors accepted; see `selfcal.metrics.augrc`."""
+        """Area under the generalized curve; see `selfcal.metrics.augrc`."""
         rest = self.coverage - self.coverage**2 / 2
         return float(self.rate @ np.diff(rest, prepend=0.0))
 
@@ -70,7 +70,7 @@ class RiskCoverageCurve:
         return float(self.risk[np.searchsorted(self.coverage, min_coverage - ROUNDING)])
 
     def risk_interval(self, level: float = 0.95) -> tuple[Float, Float]:
-        """Wilson's interval of the risk at each threshold by itself; it does not hold for all of them at once."""
+        """Pointwise Wilson interval of the risk; it does not hold for all thresholds simultaneously."""
         return wilson_interval(self.risk, self.effective_count, level=level)
 
     @property
@@ -110,7 +110,7 @@ def risk_coverage_curve(
 def confidence_risk_coverage_curve(
     correct: ArrayLike, confidence: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> RiskCoverageCurve:
-    """Coverage and risk at each threshold, for those who have only confidences.
+    """Coverage and risk at each threshold, from confidences alone.
 
     Args:
         correct: Whether each prediction was right, or its probability of being right, in [0, 1].
@@ -139,9 +139,9 @@ def aurc(
     """Area under the risk-coverage curve: the risk, on average over all coverages.
 
     `integral_0^1 risk(u) du = integral_0^1 -ln(u) r(u) du` with r(u) the error rate of the rows at coverage u: the
-    surest rows count most. The integral is exact, with ties in the mean over their orders. The mean of risk(k / n)
-    over k = 1..n, which others take, differs from it by a term of order `log(n) / n`, changes when every row
-    is repeated, and has no weighted form.
+    most confident rows count most. The integral is exact, with the mean over the orders of ties. The mean of
+    risk(k / n) over k = 1..n, which other libraries use, differs from it by a term of order `log(n) / n`, changes
+    when every row is repeated, and has no weighted form.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -150,7 +150,7 @@ def aurc(
         sample_weight: One non-negative weight per row.
 
     Returns:
-        The area, in [0, 1]; the error rate if the confidence tells nothing.
+        The area, in [0, 1]; the error rate if the confidence is uninformative.
 
     >>> round(aurc([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 6)
     0.063023
@@ -171,8 +171,8 @@ def excess_aurc(
 ) -> float:
     """How much the area under the risk-coverage curve exceeds that of the best order, with all right rows first.
 
-    `aurc - (e + (1 - e) ln(1 - e))` with e the error rate: how badly the confidence tells right from wrong, whatever
-    the accuracy.
+    `aurc - (e + (1 - e) ln(1 - e))` with e the error rate: how badly the confidence separates right from wrong
+    predictions, independent of the accuracy.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -181,7 +181,7 @@ def excess_aurc(
         sample_weight: One non-negative weight per row.
 
     Returns:
-        The excess, in [0, 1]; 0 if every right row is surer than every wrong one.
+        The excess, in [0, 1]; 0 if every right row has a higher confidence than every wrong one.
 
     >>> round(excess_aurc([1, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 6)
     0.636514
@@ -198,10 +198,10 @@ def augrc(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Area under the generalized risk-coverage curve: the share of rows wrong and accepted, over all coverages.
+    """Area under the generalized risk-coverage curve: the mean fraction of rows that are wrong and accepted.
 
     `integral_0^1 u risk(u) du = e^2 / 2 + e (1 - e) (1 - AUROC)` with e the error rate and AUROC the probability that
-    a right row is surer than a wrong one. Unlike `aurc` it does not hang on the few rows that are surest.
+    a right row has a higher confidence than a wrong one. Unlike `aurc` it does not depend on a few confident rows.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -229,15 +229,15 @@ def coverage_at_risk(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """How much could be answered with at most this share of wrong answers, had the threshold been known before.
+    """The largest coverage with at most this risk on these rows.
 
-    The threshold is chosen on the rows it is judged on, so the risk on new rows will often be higher; one that keeps
-    its promise is what `selfcal.SelectiveClassifier` finds.
+    The threshold is chosen on the rows it is evaluated on, so the risk on new rows is often higher; use
+    `selfcal.SelectiveClassifier` for a threshold with a guarantee.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        max_risk: The largest share of wrong answers among those given.
+        max_risk: The maximum fraction of wrong predictions among the accepted rows.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -259,17 +259,17 @@ def risk_at_coverage(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Fraction of wrong answers when at least this share of the rows must be answered.
+    """The risk when at least this fraction of the rows must be accepted.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        min_coverage: The smallest share of the weight to accept; ties may make it more.
+        min_coverage: The minimum fraction of the weight to accept; ties may increase it.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
     Returns:
-        The risk of the strictest threshold that accepts so much, in [0, 1].
+        The risk of the strictest threshold with that coverage, in [0, 1].
 
     >>> risk_at_coverage([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], min_coverage=0.5)
     0.0
@@ -284,9 +284,8 @@ def curve_of(claimed: Chunk) -> RiskCoverageCurve:
     w = np.ones(len(order)) if claimed.weight is None else claimed.weight[order]
     order, w = order[w > 0], w[w > 0]
     confidence, wrong = claimed.confidence[order], 1.0 - claimed.correct[order]
-    last = np.flatnonzero(
-        np.append(confidence[1:] < confidence[:-1], True)
-    )  # of each group of equal confidences
+    last_of_ties = np.append(confidence[1:] < confidence[:-1], True)
+    last = np.flatnonzero(last_of_ties)
     accepted = np.cumsum(w)[last]
     return RiskCoverageCurve(
         thresholds=confidence[last].astype(np.float64, copy=False),

@@ -1,7 +1,7 @@
-"""Could a calibrated model have given these predictions? Tests of the confidences, with p-values in [0, 1].
+"""Tests of the null hypothesis that a model is calibrated.
 
 Each tests the confidence in the top label or, with `of_class`, P(y = that class). Only the labels are random: weights
-are taken as given, and a row of weight 2 is one observation that counts double, not two.
+are fixed, and a row of weight 2 is one observation that counts double, not two.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from scipy.special import erfc
 from selfcal._support import checks
 from selfcal._support.binning import Chunk, Closed, Norm, Strategy, bin_chunks, gap_norm
 from selfcal._support.checks import Float
-from selfcal.metrics._chance import chance_errors
+from selfcal.metrics._resampling import resampled_errors
 from selfcal.metrics._rows import claims
 
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """How far the data are from what a calibrated model would give, and how often it would be as far.
+    """The result of a test: statistic and p-value.
 
     Attributes:
-        statistic: The distance, in the units of the test.
-        p_value: Probability, for a calibrated model, of a distance at least as large; in [0, 1].
+        statistic: The test statistic.
+        p_value: Probability, for a calibrated model, of a statistic at least as large; in [0, 1].
     """
 
     statistic: float
@@ -78,8 +78,8 @@ def consistency_test(
     claimed = claims(y_true, probs, classes, sample_weight, of_class=of_class)
     bins = bin_chunks([claimed], n_bins=n_bins, strategy=strategy, closed=closed)
     error = float(gap_norm(bins.share, bins.gap, norm))
-    by_chance = chance_errors(claimed, bins, norm=norm, n_resamples=n_resamples, seed=seed)
-    return CalibrationTest(error, resampling_p_value(error, by_chance))
+    resampled = resampled_errors(claimed, bins, norm=norm, n_resamples=n_resamples, seed=seed)
+    return CalibrationTest(error, resampling_p_value(error, resampled))
 
 
 def spiegelhalter_test(
@@ -90,10 +90,10 @@ def spiegelhalter_test(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> CalibrationTest:
-    """Test by the Brier score: is it what the confidences promise?
+    """Test whether the Brier score equals its expectation under the confidences.
 
     `z = sum_i w_i (a_i - c_i)(1 - 2 c_i) / sqrt(sum_i w_i^2 (1 - 2 c_i)^2 c_i (1 - c_i))`, with c the confidence
-    and a whether it came true; z is standard normal for a calibrated model, positive for an over-confident one.
+    and a the correctness; z is standard normal for a calibrated model, positive for an over-confident one.
     For two classes the tests of the top label and of either class are the same.
 
     Args:
@@ -127,11 +127,11 @@ def kolmogorov_smirnov_test(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> CalibrationTest:
-    """Test by the largest surplus or deficit of hits, summed up from the lowest confidence on; needs no bins.
+    """Test by the largest cumulative surplus or deficit of hits, in order of confidence; needs no bins.
 
     `max_k |S_k| / sqrt(sum_i w_i^2 c_i (1 - c_i))` with `S_k = sum_{i <= k} w_i (a_i - c_i)` in the order of the
     confidences, which is for a calibrated model the largest absolute value of Brownian motion on [0, 1].
-    Equal confidences enter together, so that the order of the rows is no matter; with few rows, or few different
+    Equal confidences enter together, so that the order of the rows does not matter; with few rows, or few different
     confidences, the p-value is a little too large.
 
     Args:
@@ -197,10 +197,10 @@ def kuiper_test(
     )
 
 
-def resampling_p_value(measured: float, by_chance: Float) -> float:
-    """Return how often chance does at least as much, the measured value counted as one of its draws."""
+def resampling_p_value(measured: float, resampled: Float) -> float:
+    """Return the p-value of the measured error, which is counted as one of the resamples."""
     ties = 1e-12 * max(1.0, abs(measured))
-    return float((1 + np.count_nonzero(by_chance >= measured - ties)) / (1 + len(by_chance)))
+    return float((1 + np.count_nonzero(resampled >= measured - ties)) / (1 + len(resampled)))
 
 
 def brownian_maximum_tail(x: float) -> float:
@@ -241,7 +241,7 @@ def _cumulative_test(
 
 
 def standardised(value: float, variance: float) -> float:
-    """Return the value in standard deviations; what is certain has none, and is far off if it is off at all."""
+    """Return the value in standard deviations; infinite for a nonzero value without variance."""
     if variance > 0:
         return value / math.sqrt(variance)
     return math.copysign(math.inf, value) if abs(value) > 1e-12 else 0.0

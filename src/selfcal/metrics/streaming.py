@@ -1,4 +1,4 @@
-"""Calibration of predictions that come in pieces, in constant memory and over several processes."""
+"""Calibration metrics of predictions in batches, in constant memory and over several processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from selfcal.metrics.intervals import ROW_SCORES
 
 @dataclass(frozen=True)
 class RunningCalibration:
-    """What an accumulator has seen so far; None for what it was not asked to keep.
+    """The metrics of an accumulator so far; None for those it does not keep.
 
     Attributes:
         n: Number of rows with positive weight.
@@ -53,7 +53,7 @@ class RunningCalibration:
 
 
 class CalibrationAccumulator:
-    """Sums over rows from which accuracy, scores and calibration errors follow as if all rows were at hand.
+    """Accumulates sums over batches, from which accuracy, scores and calibration errors of all rows are computed.
 
     The memory does not grow with the rows: five sums per bin (and per class and bin with `classwise`), two for the
     scores. Bins are of equal width; bins of equal weight would need every row. Accumulators of other processes are
@@ -96,7 +96,7 @@ class CalibrationAccumulator:
     def update(
         self, y_true: ArrayLike, probs: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> CalibrationAccumulator:
-        """Add rows; nothing is added if any of them is bad.
+        """Add rows; nothing is added if any of them is invalid.
 
         Args:
             y_true: Labels, codes 0..k-1 or names from `classes`.
@@ -122,7 +122,7 @@ class CalibrationAccumulator:
         return self
 
     def merge(self, other: CalibrationAccumulator) -> CalibrationAccumulator:
-        """Add what another accumulator with the same settings has seen, and return this one."""
+        """Add the sums of another accumulator with the same settings, and return this one."""
         theirs = other._settings()
         for name, mine in self._settings().items():
             if mine != theirs[name]:
@@ -134,16 +134,16 @@ class CalibrationAccumulator:
         return self
 
     def __add__(self, other: CalibrationAccumulator) -> CalibrationAccumulator:
-        """Return a new accumulator that has seen what both have."""
+        """Return a new accumulator with the rows of both."""
         return CalibrationAccumulator(**self._settings()).merge(self).merge(other)
 
     def compute(self) -> RunningCalibration:
-        """Return the value of everything so far."""
+        """Return the metrics of all rows so far."""
         edges = uniform_edges(self.n_bins)
         top_label = self._sums["top_label"]
         weight = float(top_label[0].sum())
         if not weight:
-            raise DataError("Nothing to compute: no rows yet. Call update first.")
+            raise DataError("The accumulator must have rows; it has none. Call update first.")
         bins = bins_from_sums(top_label, edges, self.closed)
         log_loss, brier_score = (self._sums["scores"] / weight).tolist() if self.scores else (None, None)
         return RunningCalibration(
@@ -165,7 +165,7 @@ class CalibrationAccumulator:
 
     @classmethod
     def from_dict(cls, state: dict[str, Any]) -> CalibrationAccumulator:
-        """Return the accumulator that `to_dict` described."""
+        """Return the accumulator from the result of `to_dict`."""
         made = cls(**{name: value for name, value in state.items() if name not in ("sums", "exponent")})
         exponent = state.get("exponent", 0)
         if exponent is not None:

@@ -1,4 +1,4 @@
-"""Everything about the calibration of some predictions in one result."""
+"""A full calibration report of some predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from selfcal._support import checks
 from selfcal._support.binning import Bins, bin_chunks
 from selfcal._support.checks import Float
-from selfcal.metrics._chance import chance_errors
+from selfcal.metrics._resampling import resampled_errors
 from selfcal.metrics._rows import claims
 from selfcal.metrics.bootstrap import calibration_error_interval
 from selfcal.metrics.calibration import NoiseFloor, adaptive_calibration_error, maximum_calibration_error
@@ -33,12 +33,12 @@ from selfcal.metrics.significance import (
 )
 
 KERNEL_PAIRS = 20_000_000
-"""Pairs of rows the kernel test of a report looks at, about a second of work."""
+"""Pairs of rows used by the kernel test of a report, which take about a second."""
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationReport:
-    """How far predictions can be trusted: `print` it, show it in a notebook, or keep `to_dict()`.
+    """A calibration report: `print` it, show it in a notebook, or store `to_dict()`.
 
     Attributes:
         n: Number of rows.
@@ -48,11 +48,11 @@ class CalibrationReport:
         accuracy: Fraction of rows whose most probable class is the true one.
         log_loss: Mean negative log probability of the true class.
         brier_score: Mean squared distance to the one-hot label.
-        brier_parts: The Brier score split into what recalibration can mend and what it cannot.
+        brier_parts: The Brier score decomposed into calibration and refinement.
         ece: Top-label calibration error, with an interval for its value without noise.
-        noise_floor: The calibration error that a perfectly calibrated model would show on this many rows.
+        noise_floor: The calibration error that a perfectly calibrated model would have on this many rows.
         errors: Other calibration errors by name.
-        tests: Tests of the model being calibrated, by name.
+        tests: Tests of calibration, by name.
         bins: Confidence and accuracy per bin.
         bin_low: Lower ends of the Wilson intervals of the accuracy in each bin.
         bin_high: Upper ends.
@@ -78,22 +78,22 @@ class CalibrationReport:
     def verdict(self) -> str:
         """One sentence in plain language.
 
-        A calibrated model is called miscalibrated at most as often as 1 - level: half of that goes to the test of
-        the ECE, the other half to the other tests in equal parts.
+        A calibrated model is called miscalibrated with probability at most 1 - level: half of that is for the test of
+        the ECE, the other half is divided equally between the other tests.
         """
         claimed, right = 100 * self.bins.mean_confidence, 100 * self.bins.mean_accuracy
-        says = f"it claims {claimed:.1f} % on average and is right {right:.1f} % of the time"
-        chance = f"where chance alone gives {self.noise_floor.mean:.4f} on average"
-        found = [name for name, test in self.tests.items() if test.p_value < self._doubt(name)]
+        summary = f"its mean confidence is {claimed:.1f}% and its accuracy {right:.1f}%"
+        noise = f"where noise alone gives {self.noise_floor.mean:.4f} on average"
+        found = [name for name, test in self.tests.items() if test.p_value < self._significance_level(name)]
         if not found:
-            return f"No sign of miscalibration: {says}; its ECE is {self.ece.value:.4f} {chance}."
+            return f"No sign of miscalibration: {summary}; its ECE is {self.ece.value:.4f} {noise}."
         if "consistency" not in found:
-            return f"Miscalibrated, though not in the ECE: {says}, but chance does not explain the {found[0]} test."
+            return f"Miscalibrated, though not in the ECE: {summary}, but the {found[0]} test is significant."
         over, under = self.errors["overconfidence"], self.errors["underconfidence"]
-        kind = "Over-confident here, under-confident there"
+        kind = "Over-confident for some confidences, under-confident for others"
         if max(over, under) > 3 * min(over, under):
             kind = "Over-confident" if over > under else "Under-confident"
-        return f"{kind}: {says}; its ECE is {self.ece.value:.4f} {chance}."
+        return f"{kind}: {summary}; its ECE is {self.ece.value:.4f} {noise}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it in plain Python, ready for JSON; infinite numbers become None."""
@@ -114,7 +114,7 @@ class CalibrationReport:
             f"<details><summary>Bins</summary><table>{table}</table></details>"
         )
 
-    def _doubt(self, test: str) -> float:
+    def _significance_level(self, test: str) -> float:
         return (1 - self.level) / 2 / (1 if test == "consistency" else len(self.tests) - 1)
 
     def _values(self) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ class CalibrationReport:
             *((f"{name} [{self.level:.0%} interval]", str(score)) for name, score in scores.items()),
             ("  calibration + refinement", f"{parts.calibration:.4f} + {parts.refinement:.4f}"),
             (f"ECE, {self.n_bins} bins [{self.level:.0%} interval]", str(self.ece)),
-            ("  noise floor [5-95 %]", f"{floor.mean:.4f} [{floor.low:.4f}, {floor.high:.4f}]"),
+            ("  noise floor [5-95%]", f"{floor.mean:.4f} [{floor.low:.4f}, {floor.high:.4f}]"),
             *((name.replace("_", " "), f"{value:.4f}") for name, value in self.errors.items()),
             *((f"p, {name.replace('_', '-')} test", f"{t.p_value:.3g}") for name, t in self.tests.items()),
         ]
@@ -159,20 +159,20 @@ def calibration_report(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> CalibrationReport:
-    """Judge predictions: scores, calibration errors, their noise, tests, and the bins behind them.
+    """Evaluate predictions: scores, calibration errors, their noise floor, tests and bins.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
         n_bins: Number of bins of equal width.
-        level: How often intervals should hold the true value.
-        n_resamples: Number of label sets that the noise floor and the p-values by resampling are from.
+        level: The probability with which intervals should cover the true value.
+        n_resamples: Number of resampled label sets for the noise floor and the p-values.
         seed: Seed of all draws.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
     Returns:
-        One frozen result, with the verdict in the first line of its text.
+        The report, with the verdict in the first line of its text.
 
     >>> rng = np.random.default_rng(0)
     >>> right = rng.random(500) < 0.8
@@ -191,8 +191,8 @@ def calibration_report(
         for score in ("accuracy", "log_loss", "brier_score")
     }
     ece = calibration_error_interval(y_true, probs, n_bins=n_bins, level=level, seed=seed, **common)
-    by_chance = chance_errors(claimed, bins, norm="l1", n_resamples=n_resamples, seed=seed)
-    floor_low, floor_high = np.quantile(by_chance, [0.05, 0.95]).tolist()
+    resampled = resampled_errors(claimed, bins, norm="l1", n_resamples=n_resamples, seed=seed)
+    floor_low, floor_high = np.quantile(resampled, [0.05, 0.95]).tolist()
     bin_low, bin_high = wilson_interval(bins.accuracy, bins.effective_count, level=level)
     binned = {"n_bins": n_bins, **common}
     errors = {
@@ -207,7 +207,7 @@ def calibration_report(
     pairs = int(np.clip(KERNEL_PAIRS // len(claimed.confidence), 50, 200))
     resampling = {"n_resamples": n_resamples, "seed": seed}
     tests = {
-        "consistency": CalibrationTest(ece.value, resampling_p_value(ece.value, by_chance)),
+        "consistency": CalibrationTest(ece.value, resampling_p_value(ece.value, resampled)),
         "spiegelhalter": spiegelhalter_test(y_true, probs, **common),
         "kolmogorov_smirnov": kolmogorov_smirnov_test(y_true, probs, **common),
         "kuiper": kuiper_test(y_true, probs, **common),
@@ -221,7 +221,7 @@ def calibration_report(
         **scores,
         brier_parts=brier_decomposition(y_true, probs, **common),
         ece=ece,
-        noise_floor=NoiseFloor(mean=float(by_chance.mean()), low=floor_low, high=floor_high),
+        noise_floor=NoiseFloor(mean=float(resampled.mean()), low=floor_low, high=floor_high),
         errors=errors,
         tests=tests,
         bins=bins,

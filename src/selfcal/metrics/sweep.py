@@ -34,7 +34,7 @@ class BinSweep:
     """Calibration errors of the same rows over different numbers of bins.
 
     Attributes:
-        n_bins: Numbers of bins asked for.
+        n_bins: Numbers of bins.
         error: The calibration error with each.
     """
 
@@ -62,11 +62,11 @@ def calibration_error_by_bins(
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
-        n_bins: The numbers of bins; 21 from 10 to 1000 unless told.
+        n_bins: The numbers of bins; by default 21 from 10 to 1,000.
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1", "l2" or "max", as in `confidence_calibration_error`.
         closed: "right" for bins (a, b], "left" for [a, b).
-        debias: Whether to take off what the noise of the labels adds; for "l1" and "l2".
+        debias: Whether to subtract the expected contribution of label noise; for "l1" and "l2".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
@@ -83,7 +83,7 @@ def calibration_error_by_bins(
     numbers = list(n_bins)
     if not numbers:
         raise ConfigError(
-            "n_bins must hold at least one number of bins; got none. Leave it out for 10 to 1000."
+            "n_bins must hold at least one number of bins; got none. Leave it out for 10 to 1,000."
         )
     for number in numbers:
         check_binning(number, strategy, closed)

@@ -1,7 +1,7 @@
-"""What becomes of the numbers of a table before the first layer sees them.
+"""Encodings of numerical columns, used as the first layer of a network for tables.
 
-A plain network must bend a straight line into whatever a column means, and loses to trees where columns are skewed or
-matter in steps. Spread over many inputs, a column can have any shape from the first layer on.
+A plain network is linear in each column at its first layer, and loses to trees where columns are skewed or have an
+effect in steps. An encoding with several features per column lets the first layer represent any shape.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from torch import Tensor, nn
 
 from selfcal._support.checks import in_range, positive_int
 
-FAR = 3.0
-"""How many standard deviations out a value begins to be pulled in."""
+SQUASH_LIMIT = 3.0
+"""Outliers are squashed smoothly to this many standard deviations."""
 
 
 class PiecewiseLinear(nn.Module):
-    """Every chosen column once more as its place within each of its bins: 0 below, 1 above, a straight line inside.
+    """Piecewise-linear encoding of the chosen columns: per bin 0 below it, 1 above it, linear inside.
 
-    The bins hold about as many rows each. The columns themselves come first, with far values pulled in smoothly:
+    The bins are quantile bins. The output starts with the input columns, whose outliers are squashed smoothly:
     ``x / sqrt(1 + (x / 3)²)``.
 
     Args:
         n_features: Columns of the input.
-        columns: Which of them are spread; a column of two values gains nothing by it.
-        n_bins: Bins of each at most.
+        columns: Which of them are encoded; a column with two values gains nothing by it.
+        n_bins: Maximum number of bins per column.
 
     Example:
         >>> encoding = PiecewiseLinear(1, columns=[0], n_bins=2).fit(torch.tensor([[0.0], [1.0], [3.0]]))
@@ -52,37 +52,37 @@ class PiecewiseLinear(nn.Module):
         self.register_buffer("width", torch.ones(len(self.columns), n_bins))
 
     def fit(self, x: Tensor) -> Self:
-        """Place the bins by the quantiles of these rows; a bin that a column does not need stays at 0."""
+        """Set the bin edges to the quantiles of these rows; the output of an unused bin is always 0."""
         self.lower.fill_(math.inf)
         self.width.fill_(1.0)
-        shares = np.linspace(0, 1, self.n_bins + 1)
+        quantiles = np.linspace(0, 1, self.n_bins + 1)
         for place, column in enumerate(self.columns):
-            edges = torch.from_numpy(np.quantile(x[:, column].double().numpy(), shares)).float().unique()
+            edges = torch.from_numpy(np.quantile(x[:, column].double().numpy(), quantiles)).float().unique()
             self.lower[place, : len(edges) - 1] = edges[:-1]
             self.width[place, : len(edges) - 1] = edges.diff()
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """The columns, and then the places in their bins."""
-        places = ((x[:, self.columns, None] - self.lower) / self.width).clamp(0, 1)
-        return torch.cat([_pulled_in(x), places.flatten(1)], dim=1)
+        """Return the squashed columns, followed by the encoding."""
+        encoded = ((x[:, self.columns, None] - self.lower) / self.width).clamp(0, 1)
+        return torch.cat([_squashed(x), encoded.flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
         return f"columns={self.columns}, n_bins={self.n_bins}"
 
 
 class Periodic(nn.Module):
-    """Every chosen column once more through waves of learned length, mixed by a small layer of its own.
+    """Periodic features of the chosen columns with learned frequencies, followed by a small layer per column.
 
-    With learned frequencies f and phases φ, column x becomes ``relu(cos(2π f x + φ) W + b)``. All columns come first,
-    with far values pulled in smoothly as `PiecewiseLinear` does.
+    With learned frequencies f and phases φ, column x becomes ``relu(cos(2π f x + φ) W + b)``. The output starts with
+    all input columns, squashed as in `PiecewiseLinear`.
 
     Args:
         n_features: Columns of the input.
-        columns: Which of them are spread.
-        n_waves: Waves for each.
-        n_mixed: What is made of them.
-        scale: The standard deviation of the frequencies at the start.
+        columns: Which of them are encoded.
+        n_frequencies: Frequencies per column.
+        n_embedding: Outputs of the layer of each column.
+        scale: The standard deviation of the initial frequencies.
 
     Reference:
         Gorishniy, Rubachev and Babenko, On embeddings for numerical features in tabular deep learning, 2022.
@@ -92,54 +92,53 @@ class Periodic(nn.Module):
         self,
         n_features: int,
         columns: Sequence[int],
-        n_waves: int = 16,
-        n_mixed: int = 8,
+        n_frequencies: int = 16,
+        n_embedding: int = 8,
         *,
         scale: float = 0.1,
     ) -> None:
         super().__init__()
         self.columns = list(columns)
         in_range("scale", scale, 0, open_low=True)
-        n, bound = len(self.columns), positive_int("n_waves", n_waves) ** -0.5
-        self.n_outputs = n_features + n * positive_int("n_mixed", n_mixed)
-        self.frequency = nn.Parameter(torch.empty(n, 1, n_waves))
-        if (
-            not self.frequency.is_meta
-        ):  # where nothing is drawn, torch would take a second to get ready for it
+        n, bound = len(self.columns), positive_int("n_frequencies", n_frequencies) ** -0.5
+        self.n_outputs = n_features + n * positive_int("n_embedding", n_embedding)
+        self.frequency = nn.Parameter(torch.empty(n, 1, n_frequencies))
+        if not self.frequency.is_meta:  # on the meta device torch would spend a second on preparing the draw
             nn.init.normal_(self.frequency, std=2 * math.pi * scale)
-        self.phase = nn.Parameter(torch.empty(n, 1, n_waves).uniform_(-math.pi, math.pi))
-        self.weight = nn.Parameter(torch.empty(n, n_waves, n_mixed).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(n, 1, n_mixed).uniform_(-bound, bound))
+        self.phase = nn.Parameter(torch.empty(n, 1, n_frequencies).uniform_(-math.pi, math.pi))
+        self.weight = nn.Parameter(torch.empty(n, n_frequencies, n_embedding).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(n, 1, n_embedding).uniform_(-bound, bound))
 
     def fit(self, x: Tensor) -> Self:
-        """Nothing to learn from the rows before training."""
+        """Do nothing: all parameters are learned in training."""
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """The columns, and then what was made of the waves."""
-        waves = (x[:, self.columns].T[:, :, None] * self.frequency + self.phase).cos()
-        mixed = torch.baddbmm(self.bias, waves, self.weight).relu()
-        return torch.cat([_pulled_in(x), mixed.permute(1, 0, 2).flatten(1)], dim=1)
+        """Return the squashed columns, followed by the encoding."""
+        periodic = (x[:, self.columns].T[:, :, None] * self.frequency + self.phase).cos()
+        embedded = torch.baddbmm(self.bias, periodic, self.weight).relu()
+        return torch.cat([_squashed(x), embedded.permute(1, 0, 2).flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
-        return f"columns={self.columns}, waves={tuple(self.weight.shape[1:])}"
+        _, n_frequencies, n_embedding = self.weight.shape
+        return f"columns={self.columns}, n_frequencies={n_frequencies}, n_embedding={n_embedding}"
 
 
-class Waves(nn.Module):
-    """All columns together through waves of learned direction and length: what is smooth in several of them at once.
+class FourierFeatures(nn.Module):
+    """Fourier features of all columns together, with learned frequencies: smooth functions of several columns.
 
-    With learned directions W and phases φ, a row x becomes ``cos(x W + φ)``, a number for each wave; a linear layer
-    on top of them is about as good as a kernel machine. The columns themselves come first, pulled in as by
+    With learned frequency vectors W and phases φ, a row x becomes ``cos(x W + φ)``; a linear layer on top of many
+    such features approximates a kernel machine. The output starts with the input columns, squashed as in
     `PiecewiseLinear`.
 
     Args:
         n_features: Columns of the input.
-        n_waves: Waves.
-        slowest: What the slowest waves turn by over a standard deviation of every column, in radians.
-        fastest: The same of the fastest; at the start, those between are as common on every scale.
+        n_frequencies: Number of Fourier features.
+        min_frequency: The lowest initial angular frequency, in radians per standard deviation of the columns.
+        max_frequency: The highest one; initial frequencies are log-uniform between the two.
 
     Example:
-        >>> Waves(2, n_waves=8)(torch.zeros(5, 2)).shape
+        >>> FourierFeatures(2, n_frequencies=8)(torch.zeros(5, 2)).shape
         torch.Size([5, 10])
 
     Reference:
@@ -147,31 +146,38 @@ class Waves(nn.Module):
     """
 
     def __init__(
-        self, n_features: int, n_waves: int = 128, *, slowest: float = 0.3, fastest: float = 6.0
+        self,
+        n_features: int,
+        n_frequencies: int = 128,
+        *,
+        min_frequency: float = 0.3,
+        max_frequency: float = 6.0,
     ) -> None:
         super().__init__()
-        in_range("slowest", slowest, 0, open_low=True)
-        in_range("fastest", fastest, slowest)
-        self.n_outputs = n_features + positive_int("n_waves", n_waves)
-        self.direction = nn.Parameter(torch.empty(n_features, n_waves))
-        self.phase = nn.Parameter(torch.empty(n_waves).uniform_(-math.pi, math.pi))
+        in_range("min_frequency", min_frequency, 0, open_low=True)
+        in_range("max_frequency", max_frequency, min_frequency)
+        self.n_outputs = n_features + positive_int("n_frequencies", n_frequencies)
+        self.direction = nn.Parameter(torch.empty(n_features, n_frequencies))
+        self.phase = nn.Parameter(torch.empty(n_frequencies).uniform_(-math.pi, math.pi))
         if not self.direction.is_meta:
-            speed = torch.empty(n_waves).uniform_(math.log(slowest), math.log(fastest)).exp()
+            frequency = (
+                torch.empty(n_frequencies).uniform_(math.log(min_frequency), math.log(max_frequency)).exp()
+            )
             nn.init.normal_(self.direction, std=n_features**-0.5)
-            self.direction.data *= speed
+            self.direction.data *= frequency
 
     def fit(self, x: Tensor) -> Self:
-        """Nothing to learn from the rows before training."""
+        """Do nothing: all parameters are learned in training."""
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """The columns, and then the waves."""
-        return torch.cat([_pulled_in(x), torch.addmm(self.phase, x, self.direction).cos()], dim=1)
+        """Return the squashed columns, followed by the Fourier features."""
+        return torch.cat([_squashed(x), torch.addmm(self.phase, x, self.direction).cos()], dim=1)
 
     def extra_repr(self) -> str:
-        return f"waves={self.direction.shape[1]}"
+        return f"n_frequencies={self.direction.shape[1]}"
 
 
-def _pulled_in(x: Tensor) -> Tensor:
-    """Nearly the same near 0, and never beyond ±3."""
-    return x / (1 + (x / FAR).square()).sqrt()
+def _squashed(x: Tensor) -> Tensor:
+    """Nearly the identity around 0, and bounded by ±`SQUASH_LIMIT`."""
+    return x / (1 + (x / SQUASH_LIMIT).square()).sqrt()

@@ -10,7 +10,7 @@ from selfcal._support.checks import positive_int
 from selfcal.models.origin import remembered
 
 EXPANSION = 4
-"""A bottleneck block ends in so many times its inner channels."""
+"""Ratio of output channels to inner channels of a bottleneck block."""
 
 
 @remembered
@@ -77,14 +77,12 @@ def vgg16(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.Modu
         for _ in range(convolutions):
             layers += [*_convolution(inside, factor * width, bias=True), _relu()]
             inside = factor * width
-        layers.append(
-            nn.MaxPool2d(2, ceil_mode=True)
-        )  # rounding up, an image of 28 x 28 survives five halvings
+        layers.append(nn.MaxPool2d(2, ceil_mode=True))  # rounded up, 28 x 28 can be halved five times
     return _classifier(layers, inside, n_classes)
 
 
 class _Residual(nn.Module):
-    """What a few layers add to their own input, which goes round them by the shortcut."""
+    """A residual block: ``relu(layers(x) + shortcut(x))``."""
 
     def __init__(self, way: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
@@ -97,9 +95,9 @@ class _Residual(nn.Module):
 
 
 class _Planes(nn.Module):
-    """The same image, one channel after the other in memory.
+    """Make the memory layout of the images contiguous (NCHW).
 
-    With the channels of a pixel side by side (`torch.channels_last`), the backward pass of torch 2.13 through narrow
+    In `torch.channels_last` layout, the backward pass of torch 2.13 through narrow
     convolutions corrupts memory on CPUs with AVX2 and without AVX-512, and crashes on several threads elsewhere.
     """
 
@@ -152,7 +150,7 @@ def _convolution(
 
 
 def _relu() -> nn.ReLU:
-    """In place: what it overwrites, the output of a normalisation or a sum, no derivative needs again."""
+    """In place: it overwrites the output of a normalisation or a sum, which no derivative needs."""
     return nn.ReLU(inplace=True)
 
 

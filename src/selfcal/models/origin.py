@@ -1,4 +1,4 @@
-"""Networks that know how they were made, so that they can be stored without their code."""
+"""The origin of a network: the function and arguments that built it, so that it can be stored without code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ P = ParamSpec("P")
 
 
 class Origin(NamedTuple):
-    """Which function of `selfcal.models` made a network, and with which arguments."""
+    """The function of `selfcal.models` that built a network, and its arguments."""
 
     name: str
     arguments: dict[str, object]
 
 
 def origin(module: nn.Module) -> Origin | None:
-    """How to make such a network again (untrained), if it was made here and is still what it was.
+    """Return how to build such a network again (untrained), if it was built here and is unchanged.
 
     Example:
         >>> from selfcal.models import mlp
@@ -37,7 +37,7 @@ def origin(module: nn.Module) -> Origin | None:
 
 
 def remembered(make: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
-    """The same function, whose networks know their origin."""
+    """Decorate a function so that `origin` knows the networks it returns."""
 
     @functools.wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> nn.Module:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
-from selfcal.models.encodings import Periodic, PiecewiseLinear, Waves
+from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
 from selfcal.models.origin import remembered
 
 
@@ -54,15 +54,16 @@ def tabular(
     hidden: Sequence[int] = (128, 128),
     dropout: float = 0.2,
 ) -> nn.Module:
-    """A multilayer perceptron for tables: each chosen column is spread over many inputs first.
+    """A multilayer perceptron for tables, on an encoding of its numerical columns.
 
     Args:
         n_features: Columns of the input, of mean 0 and standard deviation 1.
         n_classes: Classes, one logit each.
-        columns: Which columns are spread; by default all. See `spread_columns`.
-        encoding: ``"piecewise"`` spreads a column over bins, which must be placed before training
-            (``module[0].fit(x)``); ``"periodic"`` over waves; ``"joint"`` puts waves through all columns at once.
-        hidden: Width of each hidden layer; none makes a model in which the effects of the columns add up.
+        columns: Which columns are encoded; by default all. See `columns_to_encode`.
+        encoding: ``"piecewise"``, a piecewise-linear encoding of each column, whose bins must be set before training
+            (``module[0].fit(x)``); ``"periodic"``, periodic features of each column; ``"joint"``, Fourier features
+            of all columns together.
+        hidden: Width of each hidden layer; without any the model is additive in the columns.
         dropout: Fraction of hidden units left out in training.
 
     Example:
@@ -78,32 +79,32 @@ def tabular(
 
 
 N_BINS = 16
-_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | Waves]] = {
+_ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | FourierFeatures]] = {
     "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
     "periodic": Periodic,
-    "joint": lambda n_features, columns: Waves(n_features),
+    "joint": lambda n_features, columns: FourierFeatures(n_features),
 }
 
-_SPREAD: dict[str, dict[str, Any]] = {
+_ENCODED: dict[str, dict[str, Any]] = {
     "additive": {"encoding": "piecewise", "hidden": ()},
     "tabular": {"encoding": "piecewise", "hidden": (128, 128)},
     "periodic": {"encoding": "periodic", "hidden": (128, 128)},
     "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
 }
-FOR_TABLES = ("linear", "mlp", *_SPREAD)
-"""The kinds of network that `for_table` makes."""
+FOR_TABLES = ("linear", "mlp", *_ENCODED)
+"""The kinds of network that `for_table` builds."""
 
 
 def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | None = None) -> nn.Module:
-    """A network of a kind for the rows of a table.
+    """Build a network of the given kind for the rows of a table.
 
     Args:
-        kind: ``"linear"``; ``"mlp"``; ``"additive"``, where every column has an effect of any shape and the effects
-            add up; ``"tabular"``, a perceptron on columns that are spread over bins; ``"periodic"``, over waves;
-            ``"waves"``, on waves through all columns at once.
-        x: The rows, of mean 0 and standard deviation 1: they tell which columns to spread, and where bins begin.
+        kind: ``"linear"``; ``"mlp"``; ``"additive"``, a sum of one function of any shape per column; ``"tabular"``, a
+            perceptron on a piecewise-linear encoding of the columns; ``"periodic"``, on periodic features of each
+            column; ``"waves"``, on Fourier features of all columns together.
+        x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, and the bin edges.
         n_classes: Classes, one logit each.
-        hidden: Width of each hidden layer, for those kinds that have some.
+        hidden: Width of each hidden layer, for the kinds that have some.
 
     Example:
         >>> import torch
@@ -117,28 +118,33 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     n_features = x.shape[1]
     if kind in ("linear", "mlp"):
         return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
-    shape = _SPREAD[kind]
+    shape = _ENCODED[kind]
     if shape["hidden"]:
         shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}
-    network = tabular(n_features, n_classes, columns=spread_columns(x), **shape)
+    network = tabular(n_features, n_classes, columns=columns_to_encode(x), **shape)
     first = next(network.children())
-    assert isinstance(first, (PiecewiseLinear, Periodic, Waves))
+    assert isinstance(first, (PiecewiseLinear, Periodic, FourierFeatures))
     first.fit(x)
     return network
 
 
-def _widths(hidden: Sequence[int] | None, usual: Sequence[int]) -> Sequence[int]:
-    return usual if hidden is None else hidden
+def _widths(hidden: Sequence[int] | None, default: Sequence[int]) -> Sequence[int]:
+    return default if hidden is None else hidden
 
 
-def spread_columns(x: Tensor) -> list[int]:
-    """The columns worth spreading over several inputs: those with more than two values.
+def columns_to_encode(x: Tensor) -> list[int]:
+    """Return the columns worth encoding: those with more than two distinct values.
 
     Example:
         >>> import torch
-        >>> spread_columns(torch.tensor([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0]]))
+        >>> columns_to_encode(torch.tensor([[0.0, 1.0], [1.0, 2.0], [0.0, 3.0]]))
         [1]
     """
-    other = x != x[0]  # than the first value; the next line finds a second, and a third is neither
+    other = x != x[0]
+    # a second value differs from the first one, and a third one from both
     second = x.gather(0, other.byte().argmax(dim=0, keepdim=True))
     return (other & (x != second)).any(dim=0).nonzero().flatten().tolist()
+
+
+spread_columns = columns_to_encode
+"""The former name of `columns_to_encode`."""

@@ -1,6 +1,7 @@
-"""What the outer level minimises on data the inner level does not see.
+"""Objectives that the outer level minimises, on data the inner level does not see.
 
-Objectives add up and take prices: ``NLL() + 0.5 * DECE()``. All count the rows by their sample weights.
+Objectives can be added and multiplied by weights: ``NLL() + 0.5 * DECE()``. All count the rows by their sample
+weights.
 """
 
 from selfcal.objectives.calibration_error import DECE, SECE, soft_accuracy

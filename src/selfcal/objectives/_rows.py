@@ -1,4 +1,4 @@
-"""How objectives count the rows of a batch."""
+"""Weighted means over the rows of a batch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def mean_over_rows(values: Tensor, batch: Batch) -> Tensor:
 
 
 def normalized_weights(batch: Batch, like: Tensor) -> Tensor:
-    """Each row's part of the weight of the batch; zero for all if no row has any, so that nothing is NaN."""
+    """Return the normalised weight of each row; zero for all if no row has any, so that nothing is NaN."""
     weight = like.new_ones(len(batch.y)) if batch.weight is None else batch.weight.to(like)
     return weight / weight.sum().clamp(min=torch.finfo(weight.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Calibration errors of a batch that have a gradient, both in the confidence and in being right."""
+"""Calibration errors of a batch that are differentiable in both confidence and accuracy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from selfcal._support.checks import in_range, positive_int
-from selfcal._support.top_label import bin_shares, known_labels
+from selfcal._support.top_label import bin_memberships, known_labels
 from selfcal.objectives._rows import mean_over_rows, normalized_weights
 from selfcal.training.interfaces import Objective
 from selfcal.training.types import Batch, Output
@@ -52,7 +52,7 @@ class SECE(Objective):
     """Smooth expected calibration error: each confidence against the accuracy around it.
 
     ``Σ_i s_i |acc(c_i) - c_i|`` with the Nadaraya-Watson estimate ``acc(c_i) = Σ_j s_j a_j K_ij / Σ_j s_j K_ij``,
-    ``K_ij = exp(-(c_i - c_j)² / 2b²)``, c the confidence, a the soft accuracy and s the row's share of the weight.
+    ``K_ij = exp(-(c_i - c_j)² / 2b²)``, c the confidence, a the soft accuracy and s the row's normalised weight.
     As T → 0 it is `metrics.sece`. Time and memory grow with the square of the batch.
 
     Args:
@@ -79,7 +79,7 @@ class SECE(Objective):
 
     def __call__(self, output: Output, batch: Batch) -> Tensor:
         """The error of the batch."""
-        confidence, accuracy = _claims(output, batch, self.temperature)
+        confidence, accuracy = _confidence_and_accuracy(output, batch, self.temperature)
         place = confidence / (math.sqrt(2) * self.bandwidth)
         weight = normalized_weights(batch, confidence).clamp(min=torch.finfo(confidence.dtype).tiny)
         # as a softmax: around a row of no weight that is far from all others, the sum of K would be zero
@@ -91,15 +91,15 @@ class SECE(Objective):
 class DECE(Objective):
     """Differentiable expected calibration error: the ECE with soft bins and soft accuracy.
 
-    ``Σ_b |Σ_i s_i m_ib (a_i - c_i)|`` with c the confidence, a the soft accuracy and s the row's share of the
-    weight. Row i belongs to bin b by ``m_ib = softmax_b((b c_i - e_1 - ... - e_b) / T)``, e_b being the lower edge
-    of bin b: it passes from a bin to the next within a few T of the edge. As both temperatures → 0 it is
+    ``Σ_b |Σ_i s_i m_ib (a_i - c_i)|`` with c the confidence, a the soft accuracy and s the row's normalised weight.
+    Row i belongs to bin b by ``m_ib = softmax_b((b c_i - e_1 - ... - e_b) / T)``, e_b being the lower edge of bin b:
+    it passes from a bin to the next within a few T of the edge. As both temperatures → 0 it is
     `metrics.expected_calibration_error`.
 
     Args:
-        n_bins: How many bins of equal width.
+        n_bins: Number of bins of equal width.
         bin_temperature: Softness T of the edges, in units of confidence. The default is that of the authors'
-            code; a row in the middle of one of 15 bins belongs to it by 93 %.
+            code; a row in the middle of one of 15 bins belongs to it by 93%.
         accuracy_temperature: Softness of the accuracy, see `soft_accuracy`; with 0 the gradient is that of the
             confidences alone.
 
@@ -126,13 +126,13 @@ class DECE(Objective):
 
     def __call__(self, output: Output, batch: Batch) -> Tensor:
         """The error of the batch."""
-        confidence, accuracy = _claims(output, batch, self.accuracy_temperature)
+        confidence, accuracy = _confidence_and_accuracy(output, batch, self.accuracy_temperature)
         # completing the square in (b c - e_1 - ... - e_b) / T leaves -(c - middle of b)² n / 2T
-        members = bin_shares(confidence, self.n_bins, 2 * self.bin_temperature / self.n_bins)
+        members = bin_memberships(confidence, self.n_bins, 2 * self.bin_temperature / self.n_bins)
         return mean_over_rows(members * (accuracy - confidence)[:, None], batch).abs().sum()
 
 
-def _claims(output: Output, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+def _confidence_and_accuracy(output: Output, batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
     """The confidence in the chosen class and the soft accuracy of each row."""
     probs = torch.softmax(output.logits, dim=-1)
     y = known_labels(probs, batch.y)

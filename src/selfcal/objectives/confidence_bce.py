@@ -15,7 +15,8 @@ from selfcal.objectives._rows import mean_over_rows
 from selfcal.training.interfaces import Objective
 from selfcal.training.types import Batch, Output
 
-WORST_GAP = 0.009
+MAX_GAP = 0.009
+"""Upper bound of the gap between the smooth maximum with the default β and the maximum."""
 
 
 def smooth_max(probs: Tensor, beta: float | None = None) -> Tensor:
@@ -33,7 +34,7 @@ def smooth_max(probs: Tensor, beta: float | None = None) -> Tensor:
         Asadi and Littman, An alternative softmax operator for reinforcement learning, 2017.
     """
     if beta is None:
-        beta = float(lambertw((probs.shape[-1] - 1) / torch.e).real) / WORST_GAP
+        beta = float(lambertw((probs.shape[-1] - 1) / torch.e).real) / MAX_GAP
     return (probs * torch.softmax(beta * probs, dim=-1)).sum(dim=-1)
 
 

@@ -18,7 +18,7 @@ class MMCE(Objective):
     """The residuals of the batch in the norm of a Laplacian kernel; no gradient flows through argmax.
 
     ``sqrt(Σ_ij d_i d_j exp(-|c_i - c_j| / b))`` with ``d_i = s_i (a_i - c_i)``, c the confidence, a whether the
-    chosen class is right and s the row's share of the weight: `metrics.mmce`, over all pairs of rows.
+    chosen class is right and s the row's normalised weight: `metrics.mmce`, over all pairs of rows.
 
     Args:
         bandwidth: Scale b of the kernel.

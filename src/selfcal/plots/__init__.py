@@ -1,8 +1,8 @@
-"""Pictures of calibration: what is computed and what is drawn are separate functions.
+"""Figures of calibration, with separate functions for computing and drawing.
 
 Functions that take `ax` draw on it; functions that end in `_figure` build a `Figure` and return it. Nothing
 here loads pyplot or changes its state or the rcParams, and matplotlib itself is loaded only when drawing.
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; hatches, markers and line widths carry
+Colours are Okabe and Ito's, which colour-blind readers can distinguish; hatches, markers and line widths carry
 the same meaning in grey.
 """
 

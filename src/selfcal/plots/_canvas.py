@@ -1,4 +1,4 @@
-"""What all the pictures share: colours, marks, axes, and files."""
+"""Common colours, markers, axes and file output of the figures."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> tuple[Path, Path]:
-    """Write `path.svg` and `path.png`; each file appears whole or not at all, and the same every time.
+    """Write `path.svg` and `path.png`, atomically and reproducibly.
 
     Args:
-        figure: What to write.
-        path: The path without a suffix; folders are made.
+        figure: The figure.
+        path: The path without a suffix; folders are created.
         dpi: Dots per inch of the PNG.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Lines over a common axis: errors by bins, training, gammas, risk against coverage; a band where there is spread."""
+"""Curves with bands: errors by number of bins, training, gammas, risk against coverage."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 Curve = Sequence[ArrayLike]
 """`(x, y)` with y of shape (points,) or (seeds, points), or `(x, y, spread)`."""
 
-MOST_POINTS = 2000
-"""A risk-coverage curve has as many points as there are confidences; more than these cannot be seen."""
+MAX_POINTS = 2000
+"""A risk-coverage curve has one point per distinct confidence; at most this many are drawn."""
 
 
 def curve_and_band(curve: Curve, name: str = "curve") -> tuple[Float, Float, Float | None]:
-    """Work out what to draw of a curve: x, the line, and half the width of the band around it.
+    """Return x, the line and half the width of the band of a curve.
 
     Args:
         curve: `(x, y)` or `(x, y, spread)`; y and spread have one value per x, or one row per seed.
-        name: What to call it in an error.
+        name: Its name in errors.
 
     Returns:
         x, the mean over seeds, and the spread: as given (its mean over seeds), or else the standard deviation of y
@@ -75,13 +75,13 @@ def curve_and_band(curve: Curve, name: str = "curve") -> tuple[Float, Float, Flo
 def draw_curves(
     ax: Axes, curves: Mapping[str, Curve], *, xlabel: str = "", ylabel: str = "", log_x: bool = False
 ) -> None:
-    """Draw lines that differ in colour and dashes, with a band of one spread around those that have one.
+    """Draw lines that differ in colour and dashes, with a band around those that have a spread.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         curves: By label, `(x, y)` with y of shape (points,) or (seeds, points), or `(x, y, spread)`.
-        xlabel: What x is.
-        ylabel: What y is.
+        xlabel: Label of the x axis.
+        ylabel: Label of the y axis.
         log_x: Whether x is on a logarithmic scale.
     """
     some_methods(curves)
@@ -108,8 +108,8 @@ def curves_figure(
 
     Args:
         panels: By title, the curves of `draw_curves`; a label means the same in every panel.
-        xlabel: What x is.
-        ylabel: What y is; if empty, each panel's title says it.
+        xlabel: Label of the x axis.
+        ylabel: Label of the y axis; if empty, the title of each panel is used.
         log_x: Whether x is on a logarithmic scale.
 
     Returns:
@@ -135,7 +135,7 @@ def ece_by_bins(ax: Axes, sweeps: Mapping[str, Curve], *, ylabel: str = "ECE") -
     """Draw a calibration error against the number of bins; a line that climbs is mostly noise.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         sweeps: By label, `(n_bins, error)` with errors of shape (points,) or (seeds, points).
         ylabel: The error's name, such as "MCE".
     """
@@ -145,11 +145,11 @@ def ece_by_bins(ax: Axes, sweeps: Mapping[str, Curve], *, ylabel: str = "ECE") -
 
 
 def history_curves(history: History, *, points: int = 200) -> dict[str, Curve]:
-    """Make curves of a training history; the loss of single steps is averaged over stretches of the run.
+    """Make curves of a training history; the loss of single steps is averaged over segments of the run.
 
     Args:
-        history: What training returned.
-        points: How many stretches to average the training loss over.
+        history: The history of a training run.
+        points: Number of segments over which the training loss is averaged.
 
     Returns:
         By label, steps and losses: training, outer and selection, as far as the run had them.
@@ -181,10 +181,10 @@ def training_curves(
     """Draw losses, or anything else, over training.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         curves: By label, `(step, value)`, as from `history_curves`; values of shape (points,) or (seeds, points).
         xlabel: "step" or "epoch".
-        ylabel: What is drawn.
+        ylabel: Label of the y axis.
     """
     draw_curves(ax, curves, xlabel=xlabel, ylabel=ylabel)
     ax.legend(fontsize=7, frameon=False)
@@ -194,9 +194,9 @@ def gamma_statistics(ax: Axes, gammas: Mapping[str, Curve], *, xlabel: str = "ep
     """Draw the mean of a learned gamma by epoch, with a band of one standard deviation over the rows.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         gammas: By label, `(epoch, mean, sd)`, each statistic of shape (epochs,) or (seeds, epochs).
-        xlabel: What the first part counts.
+        xlabel: Label of the x axis.
     """
     draw_curves(ax, gammas, xlabel=xlabel, ylabel="gamma, mean ± sd")
     ax.legend(fontsize=7, frameon=False)
@@ -209,19 +209,19 @@ def risk_coverage(
     thresholds: Mapping[str, float] | None = None,
     level: float = 0.95,
 ) -> None:
-    """Draw how often the answers are wrong against how many rows are answered.
+    """Draw the risk against the coverage.
 
     A single curve has a band, the interval of its risk at each coverage by itself.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         curves: By name, what `metrics.risk_coverage_curve` returns.
         thresholds: By name, the threshold chosen, which is marked.
         level: The level of the band.
     """
     some_methods(curves)
     for place, (name, curve) in enumerate(curves.items()):
-        thin = np.unique(np.linspace(0, len(curve.risk) - 1, MOST_POINTS).astype(int))
+        thin = np.unique(np.linspace(0, len(curve.risk) - 1, MAX_POINTS).astype(int))
         colour = CLASS_COLOURS[place % len(CLASS_COLOURS)]
         style: dict[str, Any] = {"color": colour, "linestyle": DASHES[place % len(DASHES)], "linewidth": 1.5}
         ax.plot(curve.coverage[thin], curve.risk[thin], label=name, **style)
@@ -245,7 +245,7 @@ def risk_coverage(
             )
     ax.set_xlim(0, 1)
     steady = [curve.risk[curve.coverage >= 0.05].max(initial=0.0) for curve in curves.values()]
-    ax.set_ylim(0, max(0.01, 1.15 * max(steady)))  # the risk of very few rows jumps about
+    ax.set_ylim(0, max(0.01, 1.15 * max(steady)))  # the risk of very few rows is unstable
     ax.grid(axis="y", color=INK, alpha=0.1, linewidth=0.6)
-    finish(ax, "coverage: share of rows answered", "risk: share of answers that are wrong")
+    finish(ax, "coverage: fraction of rows accepted", "risk: fraction of accepted rows that are wrong")
     ax.legend(fontsize=7, frameon=False, loc="upper left")

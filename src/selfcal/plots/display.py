@@ -1,4 +1,4 @@
-"""Reliability diagrams in the way of scikit-learn's displays."""
+"""Reliability diagrams with the interface of scikit-learn's displays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReliabilityDisplay:
-    """A reliability diagram with its histogram underneath; several curves are laid over one another.
+    """A reliability diagram with its histogram underneath, for one or several curves.
 
     Args:
         curves: By name, what `metrics.reliability_curve` returns.
@@ -58,13 +58,13 @@ class ReliabilityDisplay:
     def from_estimator(
         cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, name: str | None = None, **options: Any
     ) -> ReliabilityDisplay:
-        """Draw what a fitted classifier says about these rows.
+        """Draw the reliability diagram of a fitted classifier on these rows.
 
         Args:
             estimator: Has `predict_proba` and `classes_`.
             X: What it predicts from.
             y: The true labels.
-            name: What to call it; by default its class.
+            name: Its name; by default that of its class.
             **options: As in `from_predictions`.
         """
         name = type(estimator).__name__ if name is None else name
@@ -92,13 +92,13 @@ class ReliabilityDisplay:
             y_true: Labels, codes 0..k-1 or names from `classes`.
             probs: Probabilities, one row per sample and one column per class.
             classes: The label of each column, if labels are not codes.
-            of_classes: The classes whose own probability is judged; None for the top label's.
+            of_classes: The classes whose probability is evaluated; None for the top label.
             n_bins: Number of bins (at most, for "quantile").
             strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
             sample_weight: One non-negative weight per row.
             level: The level of the intervals.
-            name: What to call the curve of the top label.
-            ax: Where to draw; by default in a figure of its own.
+            name: The name of the top-label curve.
+            ax: The axes to draw on; by default in a new figure.
         """
         wanted: dict[str, Any] = {name: None} if of_classes is None else {str(c): c for c in of_classes}
         curves = {}
@@ -109,7 +109,7 @@ class ReliabilityDisplay:
         return cls(curves, chance=chance, level=level).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> ReliabilityDisplay:
-        """Draw on `ax`, whose lower part the histogram takes, or in a figure of its own."""
+        """Draw on `ax`, with the histogram in its lower part, or in a new figure."""
         if ax is None:
             ax = new_figure(3.9, 4.6).subplots()
         below = _room_below(ax)
@@ -131,7 +131,7 @@ class ReliabilityDisplay:
 
 
 def _room_below(ax: Axes) -> Axes:
-    """New axes in the lower quarter of where `ax` was."""
+    """Return new axes in the lower quarter of `ax`."""
     place, figure = ax.get_subplotspec(), cast("Figure", ax.get_figure())
     if place is None:
         left, bottom, width, height = ax.get_position().bounds

@@ -51,7 +51,7 @@ class ConfidenceGrid:
 
 
 def plane_bounds(X: ArrayLike, margin: float = 0.06) -> Bounds:
-    """Return (left, right, bottom, top) around the points, with a margin as a share of the range.
+    """Return (left, right, bottom, top) around the points, with a margin as a fraction of the range.
 
     >>> plane_bounds([[0.0, 0.0], [10.0, 5.0]], margin=0.1)
     (-1.0, 11.0, -0.5, 5.5)
@@ -103,7 +103,7 @@ def confidence_plane(
     The scale runs from 1/C to 1, or from 0 if the confidence goes below 1/C somewhere.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         confidence_of: Maps points (n, 2) to n confidences in [0, 1].
         X: Points in the plane, shape (n, 2).
         y: The class of each point.
@@ -118,7 +118,7 @@ def confidence_plane(
 
 
 def confidence_floor(grids: list[ConfidenceGrid], y: ArrayLike) -> float:
-    """Return the foot of a scale that serves all the grids: 1/C, or 0 if some confidence is below that."""
+    """Return the lower end of a common scale: 1/C, or 0 if some confidence is below that."""
     chance = 1 / max(2, len(np.unique(np.asarray(y))))
     return chance if all(grid.confidence.min() >= chance - 1e-6 for grid in grids) else 0.0
 

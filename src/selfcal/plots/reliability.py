@@ -40,7 +40,7 @@ def reliability_diagram(ax: Axes, bins: Bins, *, level: float = 0.95) -> None:
     accuracy, at the mean confidence of the bin; a bin is in order when they touch the diagonal.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         bins: What `metrics.reliability_curve` returns.
         level: The level of the intervals.
     """
@@ -75,14 +75,14 @@ def reliability_diagram(ax: Axes, bins: Bins, *, level: float = 0.95) -> None:
 
 
 def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -> None:
-    """Draw the share of samples in each bin, with dashed lines at mean accuracy and mean confidence.
+    """Draw the fraction of samples in each bin, with dashed lines at mean accuracy and mean confidence.
 
     Calibrated on average means that the two lines meet; confidence to the right means over-confident.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         bins: What `metrics.reliability_curve` returns.
-        chance: 1/C shades the confidences below it, which no top label can have.
+        chance: 1/C shades the confidences below it, which a top label cannot have.
     """
     width = np.diff(bins.edges)
     even = np.allclose(width, width[0])
@@ -98,12 +98,12 @@ def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -
         }
         ax.text(chance / 2, 0.5, "below chance", transform=ax.get_xaxis_transform(), **style)
     means = (("accuracy", bins.mean_accuracy, INK, 0), ("confidence", bins.mean_confidence, GREY, 4))
-    for name, value, colour, offset in means:  # the dashes alternate, so that both show where they meet
-        dashes = (offset, (4, 4))
+    for name, value, colour, offset in means:
+        dashes = (offset, (4, 4))  # they alternate, so that both lines are visible where they coincide
         ax.axvline(value, color=colour, linewidth=1.6, linestyle=dashes, label=f"mean {name} {value:.3f}")
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1.08 * float(height.max()))
-    finish(ax, ylabel="share of samples" if even else "density of samples")
+    finish(ax, ylabel="fraction of samples" if even else "density of samples")
     legend = ax.legend(
         loc="lower center",
         bbox_to_anchor=(0.5, 0.97),
@@ -121,7 +121,7 @@ def reliability_lines(ax: Axes, curves: Mapping[str, Bins], *, level: float = 0.
     """Draw several reliability curves over one another: accuracy at the mean confidence of each bin.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         curves: By name, what `metrics.reliability_curve` returns.
         level: The level of the intervals.
     """
@@ -149,10 +149,10 @@ def reliability_lines(ax: Axes, curves: Mapping[str, Bins], *, level: float = 0.
 
 
 def share_lines(ax: Axes, curves: Mapping[str, Bins]) -> None:
-    """Draw how the rows of several curves spread over the confidences, as outlines over one another.
+    """Draw the confidence histograms of several curves as outlines.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         curves: By name, what `metrics.reliability_curve` returns.
     """
     for place, bins in enumerate(curves.values()):
@@ -186,7 +186,7 @@ def reliability_figure(
 
     >>> figure = reliability_figure({"net": ([1, 0, 1], [0.9, 0.6, 0.7])}, chance=0.5)
     >>> [ax.get_ylabel() for ax in figure.axes]
-    ['share of samples', 'accuracy']
+    ['fraction of samples', 'accuracy']
 
     Reference: Guo, Pleiss, Sun, Weinberger, On Calibration of Modern Neural Networks, ICML 2017.
     """

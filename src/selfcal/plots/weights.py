@@ -1,4 +1,4 @@
-"""Learned sample weights: how they moved and where they ended."""
+"""Learned sample weights: their paths and final values."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ WEIGHT_MAP = "viridis"
 
 
 def weight_paths(ax: Axes, iterations: ArrayLike, weights: ArrayLike, misclassified: ArrayLike) -> None:
-    """Draw how the weight of every sample moved; misclassified samples in red, the medians in bold.
+    """Draw the path of the weight of every sample; misclassified samples in red, the medians in bold.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         iterations: The outer iterations, one per row of `weights`.
         weights: Weights, one row per iteration and one column per sample.
         misclassified: Which samples the final model gets wrong.
@@ -63,7 +63,7 @@ def weight_map(ax: Axes, X: ArrayLike, weights: ArrayLike, misclassified: ArrayL
     """Draw final weights over the plane, with a colour bar; misclassified samples have a red contour.
 
     Args:
-        ax: Where to draw.
+        ax: The axes to draw on.
         X: Points in the plane, shape (n, 2).
         weights: The weight of each point, in [0, 1].
         misclassified: Which points the final model gets wrong.

@@ -1,4 +1,4 @@
-"""The reject option: a classifier that says "I don't know", with a promise about what it does say."""
+"""The reject option: a classifier that abstains where it is not confident, with a guarantee for its predictions."""
 
 from selfcal.reject.classifier import ABSTAIN, SelectiveClassifier
 from selfcal.reject.rules import Costs, Guarantee

@@ -1,4 +1,4 @@
-"""A fitted classifier that abstains where its confidence is too low."""
+"""A classifier with a reject option."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ class _Abstain:
 
 
 ABSTAIN: Final = _Abstain()
-"""Stands where a class would, for rows that are not answered. Copies and pickles are the same object."""
+"""The prediction for rejected rows. Copies and pickles are the same object."""
 
 
 class SelectiveClassifier(BaseEstimator):
-    """A fitted classifier that answers only where a promise about its answers can be kept, and declines elsewhere.
+    """A fitted classifier with a reject option: it predicts where a guarantee holds, and abstains elsewhere.
 
-    Exactly one of four aims is given:
+    Exactly one of four targets is given:
 
-    - `max_risk`: as many answers as possible, with at most this fraction of them wrong. See
-      `selfcal.reject.threshold_for_risk` for why this holds.
-    - `min_coverage`: at least this fraction of the rows answered, those of the highest confidence.
-    - `costs`: the class of least expected cost, or none if that costs more than no answer (Chow's rule). As good as
-      the probabilities are, so calibrate them first.
-    - `window`: for two classes, no answer where the probability of the second lies between two numbers.
+    - `max_risk`: as many predictions as possible, with at most this fraction of them wrong. See
+      `selfcal.reject.threshold_for_risk` for the proof.
+    - `min_coverage`: at least this fraction of the rows is accepted, those of the highest confidence.
+    - `costs`: the class of least expected cost, or rejection if that costs less (Chow's rule). The decision is as
+      good as the probabilities are, so calibrate them first.
+    - `window`: for two classes, rejection where the probability of the second lies between two numbers.
 
-    Promises are about new rows from the source of the calibration rows, and are kept with probability
+    Guarantees are about new rows from the distribution of the calibration rows, and hold with probability
     `confidence_level` over such sets of rows. The estimator itself is never trained or changed.
 
     Args:
         estimator: A fitted classifier with `predict_proba`. Its `predict` and `confidence` are used if it has them;
-            otherwise the largest probability gives the class and the confidence.
-        max_risk: The largest fraction of wrong answers among those given, in (0, 1).
-        min_coverage: The smallest fraction of the rows to answer, in (0, 1].
-        costs: What a wrong answer and no answer cost.
-        window: Where to decline, on the probability of the second class: low < P < high.
-        confidence_level: The probability with which the promise is kept.
-        per_class: With `max_risk`, one threshold for each class, so that for every class at once at most that
-            fraction of the answers naming it are wrong; each class has an equal part of `1 - confidence_level`.
+            otherwise the largest probability is the confidence, and its class the prediction.
+        max_risk: The maximum fraction of wrong predictions among the accepted rows, in (0, 1).
+        min_coverage: The minimum fraction of the rows to accept, in (0, 1].
+        costs: The costs of a wrong prediction and of rejection.
+        window: Rows with low < P < high are rejected, where P is the probability of the second class.
+        confidence_level: The probability with which the guarantee holds.
+        per_class: With `max_risk`, one threshold per class, so that simultaneously for every class at most that
+            fraction of its predictions are wrong; `1 - confidence_level` is divided equally between the classes.
 
     Attributes:
-        threshold_: Rows with at least this confidence are answered (infinity: none); one number per class if
-            `per_class`. For `costs`, the largest expected cost of an answer; for `window`, its two ends.
-        guarantee_: What is promised, in words and numbers.
+        threshold_: Rows with at least this confidence are accepted (infinity: none); one number per class if
+            `per_class`. For `costs`, the largest expected cost of a prediction; for `window`, its two ends.
+        guarantee_: The guarantee, as text and numbers.
         classes_: The class labels, in the order of the columns of `predict_proba`.
 
     Example:
@@ -111,12 +111,12 @@ class SelectiveClassifier(BaseEstimator):
         Args:
             X: What the estimator takes.
             y: The labels, of classes the estimator knows.
-            sample_weight: Not possible; here only to say so, as the exact bounds count rows.
+            sample_weight: Not supported, since the exact bounds count rows; anything but None is an error.
         """
         if sample_weight is not None:
             raise ConfigError(
-                "sample_weight cannot be used: the bounds count rows that are drawn alike, and have no weighted form."
-                " Draw calibration rows as new rows will come, and leave sample_weight out."
+                "sample_weight must be None: the exact bounds count rows and have no weighted form. Draw "
+                "calibration rows from the distribution of new rows, and leave sample_weight out."
             )
         known_level(self.confidence_level)
         rule = rule_for(
@@ -144,11 +144,11 @@ class SelectiveClassifier(BaseEstimator):
         return answers
 
     def accepts(self, X: Any) -> Bool:
-        """Whether each row is answered."""
+        """Whether each row is accepted."""
         return self._decide(X)[1]
 
     def predict_proba(self, X: Any) -> Float:
-        """The estimator's probability of each class, for declined rows too."""
+        """The estimator's probability of each class, also for rejected rows."""
         check_is_fitted(self)
         return self._answers(X).probs
 

@@ -1,4 +1,4 @@
-"""When to answer and what: one small object for each aim, all fitted and asked in the same way."""
+"""Rejection rules: one small class per target of the reject option, with one interface."""
 
 from __future__ import annotations
 
@@ -25,27 +25,25 @@ from selfcal.reject.thresholds import (
 
 Bool = NDArray[np.bool_]
 Threshold = float | Float | tuple[float, float]
-SHOWN = 5
-"""How many classes a sentence lists before it says "and more"."""
+MAX_LISTED_CLASSES = 5
+"""Classes that a message lists before it says "and more"."""
 
-TOO_MANY_WRONG = (
-    "Too many of the answers with the highest confidence are wrong, or there are too few rows to tell."
-)
+TOO_MANY_WRONG = "Too many of the most confident answers are wrong, or there are too few rows."
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is promised of new rows from the same source, and what was seen on the calibration rows.
+    """The guarantee for new rows from the same distribution, and the counts on the calibration rows.
 
     Attributes:
-        aim: What was asked for: "max_risk", "min_coverage", "costs" or "window".
-        holds: Whether anything can be promised; if not, every row is declined.
-        bound: What is promised: the largest risk or, for "min_coverage", the smallest coverage.
-        confidence_level: The probability, over sets of calibration rows, with which the promise is kept.
+        aim: The target: "max_risk", "min_coverage", "costs" or "window".
+        holds: Whether there is a guarantee; if not, every row is rejected.
+        bound: The guaranteed maximum risk or, for "min_coverage", minimum coverage.
+        confidence_level: The probability, over sets of calibration rows, with which the guarantee holds.
         n: Number of calibration rows.
-        accepted: How many of them were answered.
-        errors: How many of those answers were wrong.
-        text: All that in words; also `str(guarantee)`.
+        accepted: Number of accepted calibration rows.
+        errors: Number of wrong predictions among those.
+        text: The guarantee as a sentence; also `str(guarantee)`.
     """
 
     aim: Literal["max_risk", "min_coverage", "costs", "window"]
@@ -59,12 +57,12 @@ class Guarantee:
 
     @property
     def coverage(self) -> float:
-        """Fraction of the calibration rows that were answered."""
+        """Fraction of the calibration rows that were accepted."""
         return self.accepted / self.n
 
     @property
     def risk(self) -> float:
-        """Fraction of wrong answers among those given to calibration rows; NaN if none were."""
+        """Fraction of wrong predictions among the accepted calibration rows; NaN if there are none."""
         return self.errors / self.accepted if self.accepted else float("nan")
 
     def __str__(self) -> str:
@@ -73,12 +71,12 @@ class Guarantee:
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What wrong answers cost, and what no answer costs.
+    """The costs of wrong predictions and of rejection.
 
     Attributes:
-        wrong: The cost of every wrong answer, right ones being free; or a table with the cost of choosing class j
-            (column) where class i (row) is true, in the order of the estimator's `classes_`.
-        abstain: The cost of no answer.
+        wrong: The cost of every wrong prediction, correct ones being free; or a matrix with the cost of predicting
+            class j (column) where class i (row) is true, in the order of the estimator's `classes_`.
+        abstain: The cost of rejecting a row.
 
     >>> Costs(wrong=10, abstain=1).table(2)
     array([[ 0., 10.],
@@ -89,7 +87,7 @@ class Costs:
     abstain: float = 0.1
 
     def table(self, n_classes: int) -> Float:
-        """The cost of each answer (column) for each true class (row)."""
+        """The cost of each prediction (column) for each true class (row)."""
         cost = checks.numbers(self.wrong, "costs.wrong")
         if cost.ndim == 0:
             cost = cost * (1.0 - np.eye(n_classes))
@@ -102,7 +100,7 @@ class Costs:
 
 
 class Answers:
-    """Predictions of a fitted classifier for some rows; each part is computed once, when it is first needed."""
+    """The predictions of a fitted classifier for some rows; each is computed once, when it is first needed."""
 
     def __init__(self, estimator: Any, X: Any) -> None:
         self.estimator, self.X = estimator, X
@@ -118,7 +116,7 @@ class Answers:
 
     @cached_property
     def chosen(self) -> Int:
-        """The class that the classifier chooses, as a code."""
+        """The predicted class, as a code."""
         if not hasattr(self.estimator, "predict"):
             return self.probs.argmax(axis=1)
         return checks.label_codes(
@@ -127,7 +125,7 @@ class Answers:
 
     @cached_property
     def confidence(self) -> Float:
-        """How sure it is of that class."""
+        """The confidence in the predicted class."""
         if hasattr(self.estimator, "confidence"):
             return checks.unit_interval(self.estimator.confidence(self.X), "confidence(X)")
         return self.probs[np.arange(len(self.chosen)), self.chosen]
@@ -159,7 +157,7 @@ def risk_guarantee(
     if holds:
         text = (
             f"With probability at least {_percent(level)}, at most {_percent(max_risk)} of the answers given are "
-            f"wrong. {_who(threshold)} {_in_words(seen)}"
+            f"wrong. {_acceptance_text(threshold)} {_counts_text(seen)}"
         )
     else:
         needed = rows_needed(max_risk, level)
@@ -169,20 +167,20 @@ def risk_guarantee(
 
 
 class Rule(ABC):
-    """An aim: chooses a threshold on calibration rows, and answers or declines by it."""
+    """A rejection rule: chooses a threshold on calibration rows, and accepts or rejects rows by it."""
 
     @abstractmethod
     def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
-        """Return the threshold and what it promises."""
+        """Return the threshold and its guarantee."""
 
     @abstractmethod
     def decide(self, answers: Answers, threshold: Any) -> tuple[Int, Bool]:
-        """Return the class chosen for each row, as a code, and whether to say it."""
+        """Return the predicted class of each row, as a code, and whether the row is accepted."""
 
 
 @dataclass(frozen=True)
 class MaxRisk(Rule):
-    """Answer as often as possible with at most this fraction of wrong answers, overall or for each class."""
+    """Accept as many rows as possible with at most this risk, overall or for each predicted class."""
 
     max_risk: float
     per_class: bool = False
@@ -201,7 +199,7 @@ class MaxRisk(Rule):
         holds = bool(np.isfinite(threshold).any())
         seen = _seen(wrong, self.decide(answers, threshold)[1])
         if holds:
-            text = f"{self._promise(answers, threshold, level)} {_in_words(seen)}"
+            text = f"{self._promise(answers, threshold, level)} {_counts_text(seen)}"
         else:
             text = _refusal(self.max_risk, level, TOO_MANY_WRONG)
         return threshold, Guarantee("max_risk", holds, self.max_risk, level, *seen, text)
@@ -212,7 +210,7 @@ class MaxRisk(Rule):
 
     def _promise(self, answers: Answers, threshold: Float, level: float) -> str:
         never = answers.classes[np.isinf(threshold)]
-        silent = f" Too little is known to ever answer {_listed(never)}." if len(never) else ""
+        silent = f" There are too few rows to ever answer {_listed(never)}." if len(never) else ""
         return (
             f"With probability at least {_percent(level)}, for all classes at once, at most "
             f"{_percent(self.max_risk)} of the answers that name the class are wrong.{silent}"
@@ -221,7 +219,7 @@ class MaxRisk(Rule):
 
 @dataclass(frozen=True)
 class MinCoverage(Rule):
-    """Answer at least this fraction of the rows, those with the highest confidence."""
+    """Accept at least this fraction of the rows, those with the highest confidence."""
 
     min_coverage: float
 
@@ -230,7 +228,7 @@ class MinCoverage(Rule):
         seen = _seen(answers.chosen != y, self.decide(answers, threshold)[1])
         text = (
             f"With probability at least {_percent(level)}, at least {_percent(self.min_coverage)} of the rows are "
-            f"answered. {_who(threshold)} {_in_words(seen)}"
+            f"answered. {_acceptance_text(threshold)} {_counts_text(seen)}"
         )
         return threshold, Guarantee("min_coverage", True, self.min_coverage, level, *seen, text)
 
@@ -240,7 +238,7 @@ class MinCoverage(Rule):
 
 @dataclass(frozen=True)
 class Chow(Rule):
-    """Choose the class of least expected cost, and answer if that costs no more than no answer does."""
+    """Predict the class of least expected cost, and accept the row if that costs no more than rejection."""
 
     costs: Costs
 
@@ -259,7 +257,7 @@ class Chow(Rule):
 
 @dataclass(frozen=True)
 class Window(Rule):
-    """Decline where the probability of the second of two classes lies between two numbers."""
+    """Reject rows where the probability of the second of two classes lies between two numbers."""
 
     low: float
     high: float
@@ -282,13 +280,13 @@ class Window(Rule):
 def rule_for(
     *, max_risk: Any, min_coverage: Any, costs: Any, window: Any, per_class: Any
 ) -> MaxRisk | MinCoverage | Chow | Window:
-    """Return the rule for the one aim that is given, with its settings checked."""
+    """Return the rule for the one target that is given, with its settings checked."""
     aims = {"max_risk": max_risk, "min_coverage": min_coverage, "costs": costs, "window": window}
     given = [name for name, value in aims.items() if value is not None]
     if len(given) != 1:
         raise ConfigError(
             f"Expected exactly one of {', '.join(aims)}; got {' and '.join(given) or 'none of them'}. "
-            "Say what to aim for, such as max_risk=0.05."
+            "Pass one of them, such as max_risk=0.05."
         )
     if checks.boolean("per_class", per_class) and max_risk is None:
         raise ConfigError(f"per_class=True goes with max_risk; got {given[0]}. Leave per_class out.")
@@ -312,38 +310,38 @@ def rule_for(
 
 def _refusal(max_risk: float, level: float, reason: str) -> str:
     return (
-        f"No threshold can promise, with probability {_percent(level)}, that at most {_percent(max_risk)} of the "
-        f"answers are wrong; so no row is answered. {reason} Ask for a higher max_risk or a lower "
-        "confidence_level, or bring more calibration rows."
+        f"No threshold guarantees, with probability {_percent(level)}, that at most {_percent(max_risk)} of the "
+        f"answers are wrong; so no row is answered. {reason} Pass a higher max_risk, a lower "
+        "confidence_level, or more calibration rows."
     )
 
 
 def _seen(wrong: Bool, accepted: Bool) -> tuple[int, int, int]:
-    """Return how many rows there are, how many were answered, and how many of those were wrong."""
+    """Return the number of rows, of accepted rows, and of errors among those."""
     return len(wrong), int(accepted.sum()), int((wrong & accepted).sum())
 
 
 def _measured(
     aim: Literal["costs", "window"], wrong: Bool, accepted: Bool, level: float, more: str = ""
 ) -> Guarantee:
-    """Return the promise of a rule that was set before any label was seen, so that its risk is simply measured."""
+    """Return the guarantee of a rule that does not depend on the labels: its risk is simply measured."""
     seen = _seen(wrong, accepted)
     bound = risk_bound(seen[2], seen[1], level)
     text = (
         f"With probability at least {_percent(level)}, at most {_percent(math.ceil(1e4 * bound) / 1e4)} of the "
-        f"answers given are wrong. {_in_words(seen)}{more}"
+        f"answers given are wrong. {_counts_text(seen)}{more}"
     )
     if not seen[1]:
-        text = f"Nothing is promised: no calibration row was answered.{more}"
+        text = f"There is no guarantee: no calibration row was answered.{more}"
     return Guarantee(aim, seen[1] > 0, bound, level, *seen, text)
 
 
-def _who(threshold: float) -> str:
+def _acceptance_text(threshold: float) -> str:
     some = f"Rows with a confidence of at least {threshold:.4f} are answered."
     return some if threshold > 0 else "Every row is answered."
 
 
-def _in_words(seen: tuple[int, int, int]) -> str:
+def _counts_text(seen: tuple[int, int, int]) -> str:
     n, answered, errors = seen
     wrong = f", {errors:,} of them ({_percent(errors / answered, 3)}) wrongly" if answered else ""
     return f"Of {n:,} calibration rows, {answered:,} ({_percent(answered / n, 3)}) were answered{wrong}."
@@ -354,5 +352,7 @@ def _percent(fraction: float, digits: int = 6) -> str:
 
 
 def _listed(classes: NDArray[Any]) -> str:
-    names = ", ".join(repr(checks.plain(name)) for name in classes[:SHOWN])
-    return names + (f" and {len(classes) - SHOWN} more" if len(classes) > SHOWN else "")
+    names = ", ".join(repr(checks.plain(name)) for name in classes[:MAX_LISTED_CLASSES])
+    return names + (
+        f" and {len(classes) - MAX_LISTED_CLASSES} more" if len(classes) > MAX_LISTED_CLASSES else ""
+    )

@@ -1,6 +1,6 @@
-"""What the cells of a table say: numbers, truth values, dates and levels, the same at fit and at predict.
+"""Parsing of cells into numbers, booleans, dates and categories, the same in `fit` and in `predict`.
 
-Text as it stands in a CSV file and typed Parquet columns are read alike. Null means that a cell is missing.
+Text from a CSV file and typed Parquet columns give the same values. A missing cell is null.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 from polars.selectors import by_name
 
+from selfcal._support.checks import shorten
 from selfcal.errors import DataError
 
 MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nat", "?", "-", ".")
-"""What counts as missing besides an empty cell, in any case, in columns of numbers, truth values and dates.
+"""Spellings of a missing value besides an empty cell, case-insensitive, in columns of numbers, booleans and dates.
 
 In a column of categories such a word is a category like any other (a household with "None" for children is not
 one of unknown size), and in the target it is a class.
 """
 
 TIMESTAMP = pl.Datetime("us")
-_GROUP = 256
+COLUMN_GROUP = 256
+"""Columns that are converted at a time."""
 _TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 
 
 def text_cells(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
-    """Return text without space around it; null where the cell is empty or spells a missing value."""
+    """Return the stripped text; null where the cell is empty or spells a missing value."""
     text = cells.cast(pl.String).str.strip_chars()
     gone = text.str.to_lowercase().is_in(["", *(word.lower() for word in missing)])
     return text.set(gone, None)
@@ -36,7 +38,7 @@ def read_numbers(
 ) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
     """Return every column as float64, and for columns with unreadable cells the mask of those.
 
-    With a comma for `decimal`, both 4,5 and 4.5 are four and a half.
+    With `decimal=","`, both 4,5 and 4.5 are read as 4.5.
 
     Example:
         >>> values, unreadable = read_numbers(pl.DataFrame({"x": ["1", " 2e3", "NA", "two"]}))
@@ -44,8 +46,11 @@ def read_numbers(
         ([1.0, 2000.0, None, None], [False, False, False, True])
     """
     exprs = [_number(name, dtype, decimal) for name, dtype in table.schema.items()]
-    # polars plans thousands of expressions much more slowly than as many groups of them
-    groups = [table[:, i : i + _GROUP].select(exprs[i : i + _GROUP]) for i in range(0, len(exprs), _GROUP)]
+    # polars plans thousands of expressions much more slowly than many groups of a few
+    groups = [
+        table[:, i : i + COLUMN_GROUP].select(exprs[i : i + COLUMN_GROUP])
+        for i in range(0, len(exprs), COLUMN_GROUP)
+    ]
     values = pl.concat(groups, how="horizontal") if groups else table
     unreadable = {}
     lost = (after - before for before, after in zip(_nulls(table), _nulls(values), strict=True))
@@ -66,7 +71,7 @@ def read_booleans(cells: pl.Series, missing: Sequence[str] = MISSING) -> tuple[p
 def read_dates(
     cells: pl.Series, form: str | None, missing: Sequence[str] = MISSING
 ) -> tuple[pl.Series, pl.Series]:
-    """Return times in UTC without a zone, read in the given format, and the mask of the unreadable cells."""
+    """Return times in UTC without a time zone, parsed with the given format, and the mask of the unreadable cells."""
     if cells.dtype in (pl.Date, pl.Datetime):
         return cells.cast(TIMESTAMP), cells.is_null() & False
     text = text_cells(cells, missing)
@@ -80,7 +85,7 @@ def read_dates(
 
 
 def read_levels(cells: pl.Series) -> pl.Series:
-    """Return categories as text without space around it, null where empty; 3.0 in a typed column is "3".
+    """Return categories as stripped text, null where empty; 3.0 in a typed column is "3".
 
     Example:
         >>> read_levels(pl.Series([" red", "", "NA"])).to_list()
@@ -101,15 +106,14 @@ def as_text(cells: pl.Series) -> pl.Series:
 
 
 def first_row(mask: pl.Series) -> int:
-    """Return the number of the first row that is marked, counted from 1 below the header."""
+    """Return the number of the first row in the mask, counted from 1 below the header."""
     return (mask.arg_max() or 0) + 1
 
 
 def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError:
-    """Return the error that names the first cell which is not of its column's kind."""
+    """Return the error that names the first cell that is not of the kind of its column."""
     row = first_row(mask)
-    value = str(cells[row - 1])
-    shown = repr(value if len(value) <= 60 else value[:57] + "...")
+    shown = repr(shorten(cells[row - 1]))
     return DataError(
         f"Column {name!r} must hold {kind}; row {row} is {shown} ({mask.sum():,} such cells; row 1 is the first "
         f"below the header). Correct the cells, add their spelling to the missing values (--missing {shown}), or "

@@ -1,4 +1,4 @@
-"""Finding out what each column of a table holds."""
+"""Schema inference: the kind of each column of a table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import one_of
+from selfcal._support.checks import one_of, shorten
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.cells import (
+    COLUMN_GROUP,
     MISSING,
     read_booleans,
     read_dates,
@@ -34,14 +35,13 @@ DATE_FORMATS = (
     "%Y-%m-%dT%H:%M:%S%.f",
     "%Y-%m-%dT%H:%M:%S%.f%#z",
 )
-MOSTLY = 0.9
-"""From this share of readable cells on, an unreadable cell is an error and not a sign of another kind."""
+MIN_READABLE = 0.9
+"""If at least this fraction of the cells can be read as one kind, the other cells are errors."""
 
-ENOUGH = 20
-"""Fewer rows than this never make a column look like free text or like an identifier."""
+MIN_ROWS = 20
+"""Columns with fewer values than this are never taken for free text or an identifier."""
 
-_GROUP = 256  # columns whose numbers are in memory at a time
-_LARGEST = 2.0**63
+_INT64_LIMIT = 2.0**63
 
 
 def infer_schema(
@@ -53,16 +53,16 @@ def infer_schema(
     nonfinite: str = "error",
     decimal: str = ".",
 ) -> Schema:
-    """Find out what each column holds.
+    """Infer the kind of each column.
 
-    A column is made of numbers, truth values (true, false), dates, or categories. Columns that say nothing are
-    dropped: constant, all missing, or identifiers. Free text is an error, and so is a column of numbers with some
-    cells that are none.
+    A column holds numbers, booleans (true, false), dates or categories. Uninformative columns are dropped: constant
+    ones, those with all values missing, and identifiers. Free text is an error, and so is a column of numbers with
+    some cells that are not numbers.
 
     Args:
         table: What `read_table` returned.
         target: The column with the labels, which is left out.
-        kinds: Kinds that are known better, by name of column: "number", "boolean", "category", "drop", "date",
+        kinds: Kinds that override the inference, by column name: "number", "boolean", "category", "drop", "date",
             or "date:" and a format such as "date:%d/%m/%Y".
         missing: Further spellings of a missing value, besides those of `selfcal.tabular.cells.MISSING`.
         nonfinite: "error", or "impute" to treat infinite numbers as missing.
@@ -86,8 +86,8 @@ def infer_schema(
     schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
-    for start in range(0, features.width, _GROUP):
-        group = features[:, start : start + _GROUP]
+    for start in range(0, features.width, COLUMN_GROUP):
+        group = features[:, start : start + COLUMN_GROUP]
         for facts in _facts(group, schema):
             kind, _, form = declared.get(facts.name, "").partition(":")
             column = _declared(facts, kind, form or None) if kind else _inferred(facts)
@@ -98,15 +98,15 @@ def infer_schema(
         raise infinite_cells(infinite)
     if not any(c.kind != "drop" for c in columns):
         raise DataError(
-            "The table must have a column to learn from, besides the target; every column is constant, missing or an "
-            "identifier. Declare one with --kind NAME=category if that is wrong."
+            "The table must have a feature column besides the target; every column is constant, missing or an "
+            "identifier. If that is wrong, declare a column with --kind NAME=category."
         )
     return replace(schema, columns=tuple(columns))
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """One column, as text or typed, as numbers, and what was counted."""
+    """Statistics of one column: its cells, the same as numbers, and counts."""
 
     name: str
     cells: pl.Series
@@ -158,24 +158,24 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
 def _inferred(facts: _Facts) -> Column:
     cells, present = facts.cells, len(facts.cells) - facts.n_missing
     if present == 0:
-        return facts.column("drop", "is dropped: every cell is missing")
+        return facts.column("drop", "is dropped: all values are missing")
     if cells.dtype == pl.Boolean:
         return _unless_constant(facts, facts.column("boolean"))
     if cells.dtype in (pl.Date, pl.Datetime):
         return _unless_constant(facts, facts.column("date", distinct=cells.drop_nulls().n_unique()))
     if facts.unreadable is None:
         return _number_column(facts, present)
-    if facts.unreadable.sum() <= (1 - MOSTLY) * present:
+    if facts.unreadable.sum() <= (1 - MIN_READABLE) * present:
         raise refuse(facts.name, "numbers, as most of its cells do", cells, facts.unreadable)
     return _text_column(facts, present)
 
 
 def _number_column(facts: _Facts, present: int) -> Column:
     cells = facts.cells
-    if facts.whole and max(-facts.low, facts.high) >= _LARGEST and _has_long_integers(cells):
+    if facts.whole and max(-facts.low, facts.high) >= _INT64_LIMIT and _has_long_integers(cells):
         distinct = cells.drop_nulls().n_unique()
-        why = "holds integers beyond 64 bits, which no float keeps apart"
-        if present >= ENOUGH and distinct > MOSTLY * present:
+        why = "holds integers beyond 64 bits, which a float cannot represent"
+        if present >= MIN_ROWS and distinct > MIN_READABLE * present:
             return facts.column(
                 "drop", f"is dropped: it {why}, and looks like an identifier", distinct=distinct
             )
@@ -183,13 +183,13 @@ def _number_column(facts: _Facts, present: int) -> Column:
     if facts.padded:
         levels = read_levels(cells)
         distinct = levels.drop_nulls().n_unique()
-        if present >= ENOUGH and distinct > MOSTLY * present:
+        if present >= MIN_ROWS and distinct > MIN_READABLE * present:
             return facts.column("drop", "is dropped: codes that look like an identifier", distinct=distinct)
         note = "has codes with leading zeros and is taken as categories"
         return facts.column("category", note, distinct=distinct)
     if (
         facts.whole
-        and present >= ENOUGH
+        and present >= MIN_ROWS
         and facts.n_distinct == present
         and facts.high - facts.low == present - 1
     ):
@@ -207,22 +207,22 @@ def _text_column(facts: _Facts, present: int) -> Column:
         distinct = text_cells(cells, facts.spellings).drop_nulls().n_unique()
         return _unless_constant(facts, facts.column("date", distinct=distinct, form=form))
     text = text_cells(cells, facts.spellings)
-    if text.str.contains(r"^[+-]?\d+,\d+$|^[+-]?\d+$").sum() >= MOSTLY * present:
+    if text.str.contains(r"^[+-]?\d+,\d+$|^[+-]?\d+$").sum() >= MIN_READABLE * present:
         raise DataError(
             f"Column {facts.name!r} must hold numbers, dates or categories; cells such as {_excerpt(cells)!r} look "
             f"like numbers with a decimal comma. Pass --decimal ',', or --kind {facts.name}=category."
         )
     column = _category_column(facts)
-    if present >= ENOUGH and column.distinct > present / 2 and _words(cells) >= 3:
+    if present >= MIN_ROWS and column.distinct > present / 2 and _words(cells) >= 3:
         raise DataError(
             f"Column {facts.name!r} must hold numbers, dates or categories; it looks like free text, such as "
             f"{_excerpt(cells)!r} ({column.distinct:,} distinct cells). Leave it out with --kind {facts.name}=drop, "
             f"or declare it: --kind {facts.name}=category."
         )
-    if present >= ENOUGH and column.distinct > MOSTLY * present:
+    if present >= MIN_ROWS and column.distinct > MIN_READABLE * present:
         return facts.column(
             "drop",
-            "is dropped: nearly every cell is different, as in an identifier",
+            "is dropped: nearly all values are distinct, as in an identifier",
             distinct=column.distinct,
         )
     return _unless_constant(facts, column)
@@ -235,7 +235,7 @@ def _category_column(facts: _Facts) -> Column:
 
 def _unless_constant(facts: _Facts, column: Column) -> Column:
     if column.distinct == 1 and column.missing == 0:
-        return facts.column("drop", "is dropped: every cell is the same", distinct=1)
+        return facts.column("drop", "is dropped: all values are equal", distinct=1)
     return column
 
 
@@ -268,20 +268,20 @@ def _date_format(facts: _Facts) -> str | None:
     """Return the format in which every cell is a date, None if there is none."""
     text = text_cells(facts.cells, facts.spellings)
     sample = text.drop_nulls().head(100)
-    if sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").sum() < MOSTLY * len(sample):
+    if sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").sum() < MIN_READABLE * len(sample):
         return None
     cells, present = facts.cells, len(text) - text.null_count()
     wrong = {}
     for form in DATE_FORMATS:
         values, unreadable = read_dates(text, form, facts.spellings)
-        if unreadable.sum() <= (1 - MOSTLY) * present and not (values.dt.year() < 1000).any():
+        if unreadable.sum() <= (1 - MIN_READABLE) * present and not (values.dt.year() < 1000).any():
             wrong[form] = unreadable
     fitting = [form for form, unreadable in wrong.items() if not unreadable.any()]
     if len(fitting) > 1:
         shown = " or ".join(f"--kind {facts.name}=date:{form}" for form in fitting)
         raise DataError(
-            f"Column {facts.name!r} must hold dates in one reading; cells such as {sample[0]!r} have "
-            f"{len(fitting)}. Say which: {shown}."
+            f"Column {facts.name!r} must hold dates of one format; cells such as {sample[0]!r} fit "
+            f"{len(fitting)}. Pass {shown}."
         )
     if wrong and not fitting:
         raise refuse(facts.name, "dates, as most of its cells do", cells, next(iter(wrong.values())))
@@ -310,5 +310,4 @@ def _words(cells: pl.Series) -> float:
 
 
 def _excerpt(cells: pl.Series) -> str:
-    text = str(cells.drop_nulls().head(1).item())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return shorten(cells.drop_nulls().head(1).item())

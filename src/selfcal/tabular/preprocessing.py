@@ -1,4 +1,4 @@
-"""From a table to the numbers a network takes, the same way at fit and at predict."""
+"""Preprocessing of a table into the numerical input of a network, the same in `fit` and in `predict`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from selfcal._support.checks import Float, positive_int
+from selfcal._support.checks import Float, listed, positive_int
 from selfcal.errors import DataError
 from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
 from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
@@ -26,12 +26,12 @@ _DATE_PARTS = ("year", "day of year", "weekday", "hour")
 
 @dataclass(frozen=True)
 class Encoded:
-    """The numbers of some rows, and what happened on the way.
+    """Encoded rows, and what was unusual about them.
 
     Attributes:
         values: One row of numbers for each row of the table.
-        unseen: By column, how many cells hold a category that was not seen, or too seldom to be kept, at fit.
-        extra: Columns of the table that the model does not know.
+        unseen: By column, the number of cells with a category that was not seen in `fit`, or too rare to be kept.
+        extra: Columns of the table that the model does not use.
     """
 
     values: Float
@@ -40,28 +40,28 @@ class Encoded:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should be told."""
+        """Notes for the user."""
         notes = [
-            f"Column {name!r} has {count:,} cells with a category that the model does not know; they are unknown."
+            f"Column {name!r} has {count:,} cells with a category that was not seen in training; they are "
+            "treated as unknown."
             for name, count in self.unseen.items()
         ]
         if self.extra:
-            shown = ", ".join(map(repr, self.extra[:10])) + (", ..." if len(self.extra) > 10 else "")
-            notes.append(f"Columns that the model does not know are ignored: {shown}.")
+            notes.append(f"Columns that were not in the training table are ignored: {listed(self.extra)}.")
         return tuple(notes)
 
 
 class Preprocessor:
-    """Turns a table into numbers: scaled, imputed, one-hot encoded.
+    """Encodes a table as numbers: scaled, imputed, one-hot encoded.
 
-    Missing numbers become the mean, with a column that says so. Dates become a year with its fraction, the day
-    of the year, the weekday and the hour. Of a column with very many categories the most frequent are kept; the
-    others share one bucket, which is also where categories go that come only at predict. If there was no such
-    bucket at fit, an unknown category is all zeros.
+    Missing numbers are replaced by the mean, with an indicator column. Dates become a year with its fraction, the
+    day of the year, the weekday and the hour. Of a column with very many categories the most frequent are kept; the
+    others form one category, which also takes those that first occur in `predict`. If there was no such category in
+    `fit`, an unknown category is encoded as zeros.
 
     Args:
-        max_levels: The most categories to keep of one column.
-        budget: The most bytes the table and its numbers may take.
+        max_levels: Maximum number of categories per column.
+        budget: Maximum memory of the table and its encoding, in bytes.
 
     Example:
         >>> from selfcal.tabular.inference import infer_schema
@@ -78,7 +78,7 @@ class Preprocessor:
         self.budget = budget
 
     def fit(self, table: pl.DataFrame, schema: Schema) -> Self:
-        """Learn means, scales and categories from a table and what is known of its columns."""
+        """Learn means, scales and categories from a table with the given schema."""
         self.schema = schema
         self.levels = {c.name: _Levels.of(table[c.name], self.max_levels) for c in self._of("category")}
         n_numbers = len(self._number_names())
@@ -86,7 +86,7 @@ class Preprocessor:
         self._check_budget(table, n_numbers + n_marks + sum(map(len, self.levels.values())))
         steps: list[tuple[str, Any, slice]] = []
         if n_numbers:
-            # scaled by the largest value first: the squares of very large numbers are out of range
+            # scaled by the largest value first, since squares of very large numbers overflow
             scale = Pipeline([("scale", MaxAbsScaler()), ("standardize", StandardScaler())])
             steps.append(("numbers", scale, slice(0, n_numbers)))
             steps.append(("missing", MissingIndicator(error_on_new=False), slice(0, n_numbers)))
@@ -96,24 +96,23 @@ class Preprocessor:
             steps.append(("categories", one_hot, slice(n_numbers, n_numbers + len(codes))))
         self.transformer = ColumnTransformer(steps)
         raw, _ = self._raw(table)
-        raw[:, np.isnan(raw).all(axis=0)] = 0.0  # nothing to learn from, and scikit-learn would warn of it
+        raw[:, np.isnan(raw).all(axis=0)] = 0.0  # scikit-learn warns about columns without any value
         with _overflow_allowed():
             self.transformer.fit(raw)
         return self
 
     def transform(self, table: pl.DataFrame) -> Float:
-        """Return the numbers of a table; see `encode` for what happened on the way."""
+        """Return the encoded values of a table; see `encode` for the notes."""
         return self.encode(table).values
 
     def encode(self, table: pl.DataFrame) -> Encoded:
-        """Return the numbers of a table, whatever the order of its columns, and what to tell the user."""
+        """Return the encoded table, whatever the order of its columns, with notes for the user."""
         known, given = {c.name for c in self.schema.columns} | {self.schema.target}, set(table.columns)
         missing = [c.name for c in self.schema.used if c.name not in given]
         if missing:
-            shown = ", ".join(map(repr, missing[:20])) + (", ..." if len(missing) > 20 else "")
             raise DataError(
-                f"The table must have every column the model was trained on; missing {len(missing)}: {shown}. Look "
-                "for a column that was renamed, or a wrong separator (--sep)."
+                f"The table must have every column the model was trained on; missing {len(missing)}: "
+                f"{listed(missing, 20)}. Look for a column that was renamed, or a wrong separator (--sep)."
             )
         extra = tuple(name for name in table.columns if name not in known)
         width = len(self.feature_names)
@@ -126,7 +125,7 @@ class Preprocessor:
                 values: Float = self.transformer.transform(raw)
         except ValueError:
             raise self._too_large(raw) from None
-        # the mean is zero by now; scikit-learn's imputer holds a dtype, which skops would have us trust
+        # imputes the mean, which is zero here; skops does not trust the dtype that scikit-learn's imputer holds
         values[np.isnan(values)] = 0.0
         if np.isinf(values).any():
             raise self._too_large(raw)
@@ -134,7 +133,7 @@ class Preprocessor:
 
     @property
     def feature_names(self) -> list[str]:
-        """What each number of a row stands for."""
+        """The name of each encoded feature."""
         names = self._number_names()
         if names:
             indicator = self.transformer.named_transformers_["missing"]
@@ -143,19 +142,19 @@ class Preprocessor:
 
     @property
     def inputs(self) -> list[dict[str, Any]]:
-        """What a row is made of before scaling: numbers, then categories, whose code is the place in a list."""
+        """The inputs before scaling: numbers, then categories, whose code is the position in the list."""
         categories = [{"name": name, "categories": levels.names} for name, levels in self.levels.items()]
         return [*({"name": name} for name in self._number_names()), *categories]
 
     def state(self) -> dict[str, Any]:
-        """Return everything learned, as scikit-learn objects and JSON text; skops stores it without trust."""
+        """Return the fitted state as scikit-learn objects and JSON text, which skops loads as trusted types."""
         levels = {name: [list(v.kept), v.other, v.missing] for name, v in self.levels.items()}
         learned = {"schema": self.schema.to_dict(), "levels": levels, "max_levels": self.max_levels}
         return {"learned": json.dumps(learned), "transformer": self.transformer}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], *, budget: int = MEMORY_BUDGET) -> Self:
-        """Return the preprocessor that gave this state."""
+        """Return the preprocessor with this state."""
         learned = json.loads(state["learned"])
         self = cls(max_levels=learned["max_levels"], budget=budget)
         self.schema = Schema.from_dict(learned["schema"])
@@ -173,7 +172,7 @@ class Preprocessor:
         return plain + [f"{c.name}: {part}" for c in self._of("date") for part in _DATE_PARTS]
 
     def _raw(self, table: pl.DataFrame) -> tuple[Float, dict[str, int]]:
-        """Return numbers with NaN where missing, then codes of categories; and the unseen categories, counted."""
+        """Return numbers with NaN where missing, then category codes; and counts of unseen categories by column."""
         spellings = self.schema.missing
         blocks = [self._numbers(table)]
         for column in self._of("boolean"):
@@ -209,23 +208,23 @@ class Preprocessor:
         return numbers
 
     def _too_large(self, raw: Float) -> DataError:
-        """Return the error that names the number which is farthest from what was seen at fit."""
+        """Return the error that names the number that is farthest outside the range seen in `fit`."""
         numbers = np.abs(raw[:, : len(self._number_names())])
         largest = self.transformer.named_transformers_["numbers"].named_steps["scale"].max_abs_
         with np.errstate(over="ignore", divide="ignore"):
             row, column = np.unravel_index(np.nanargmax(numbers / largest), numbers.shape)
         return DataError(
-            f"Numbers must be of the size the model was trained on; row {row + 1}, column "
+            f"Numbers must be of the magnitude the model was trained on; row {row + 1}, column "
             f"{self._number_names()[column]!r} is {raw[row, column]:g}, where {largest[column]:g} was the largest. "
             "Correct the cell."
         )
 
     def _check_budget(self, table: pl.DataFrame, width: int) -> None:
-        # the table, the part of it that is encoded, and its numbers before, during and after scaling
+        # the table, its encoded part, and the numbers before, during and after scaling
         needed = 2 * memory_of(table) + 4 * 8 * table.height * width
         if needed > self.budget:
             raise DataError(
-                f"The table and its numbers must fit into {self.budget / 2**30:.1f} GB of memory; "
+                f"The table and its encoding must fit into {self.budget / 2**30:.1f} GB of memory; "
                 f"{table.height:,} rows of {width:,} numbers need about {needed / 2**30:.1f} GB. Use fewer rows, "
                 "columns or categories (--max-levels), or raise the budget (--memory of selfcal fit)."
             )
@@ -233,7 +232,7 @@ class Preprocessor:
 
 @dataclass(frozen=True)
 class _Levels:
-    """The categories of one column; `other` and `missing` say whether these have a code of their own."""
+    """The categories of one column; `other` and `missing` tell whether these have a code of their own."""
 
     kept: tuple[str, ...]
     other: bool
@@ -254,7 +253,7 @@ class _Levels:
         return len(self.kept) + self.other + self.missing
 
     def codes(self, cells: pl.Series) -> tuple[Float, int]:
-        """Return the code of each cell, -1 for what has none, and how many cells hold an unseen category."""
+        """Return the code of each cell (-1 if it has none) and the number of cells with an unseen category."""
         levels = read_levels(cells)
         codes = levels.cast(pl.Enum(self.kept), strict=False).to_physical().cast(pl.Float64)
         unknown = codes.is_null() & levels.is_not_null()
@@ -264,7 +263,7 @@ class _Levels:
 
 
 def _overflow_allowed() -> np.errstate:
-    """scikit-learn looks for infinity by way of a sum, which may overflow where no number is infinite."""
+    """scikit-learn checks for infinity with a sum, which may overflow although all numbers are finite."""
     return np.errstate(over="ignore", invalid="ignore")
 
 

@@ -1,8 +1,7 @@
-"""The columns of a table: their kinds, shown and kept."""
+"""The schema of a table: the kind of each column, for display and storage."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,14 +10,14 @@ import numpy as np
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import Float, shorten
+from selfcal._support.checks import Float, did_you_mean, listed, shorten
 from selfcal.errors import DataError
 from selfcal.tabular.cells import MISSING, first_row, read_booleans, read_dates, read_levels, read_numbers
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its kind, how many cells are missing, how many values are distinct, and what to know about it."""
+    """A column: its kind, the number of missing cells and of distinct values, and a note for the user."""
 
     name: str
     kind: str
@@ -30,14 +29,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, apart from the target, and what counts as missing in them.
+    """The columns of a table without the target, and the spellings of missing values.
 
     Attributes:
         columns: In the order of the table; those of kind "drop" are not used.
         missing: Spellings of a missing value.
         nonfinite: What to do with infinite numbers: "error" or "impute".
         target: The column with the labels, if any.
-        decimal: What stands before the decimals of a number, besides a point.
+        decimal: The decimal separator that is accepted besides a point.
     """
 
     columns: tuple[Column, ...]
@@ -52,7 +51,7 @@ class Schema:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should be told: columns left out, or taken for something one might not expect."""
+        """Notes for the user: columns that are dropped, or of a kind one might not expect."""
         return tuple(f"Column {c.name!r} {c.note}." for c in self.columns if c.note)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,18 +80,16 @@ def column_named(table: pl.DataFrame, name: str) -> str:
     """Return `name` if the table has such a column; otherwise an error with the nearest name."""
     if name in table.columns:
         return name
-    near = difflib.get_close_matches(name, table.columns, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, table.columns)
     if table.width == 1:
         hint = " A single column may mean another separator; name it with --sep."
-    some = ", ".join(map(repr, table.columns[:20])) + (", ..." if table.width > 20 else "")
-    raise DataError(f"The table must have a column {name!r}; it has {some}.{hint}")
+    raise DataError(f"The table must have a column {name!r}; it has {listed(table.columns, 20)}.{hint}")
 
 
 def column_values(table: pl.DataFrame, schema: Schema) -> Float:
-    """Return the used columns as numbers, so that equal numbers are equal values, however they are spelt.
+    """Return the used columns as numbers, such that equal values are equal numbers, however they are spelt.
 
-    A category is its place among the sorted ones, a date its microseconds since 1970; what is missing is NaN.
+    A category becomes its rank, a date its microseconds since 1970, and a missing value NaN.
 
     Example:
         >>> table = pl.DataFrame({"x": ["1.50", "15e-1", "?"], "colour": ["red", " red", "blue"]})
@@ -133,5 +130,5 @@ def infinite_cells(masks: Mapping[str, pl.Series]) -> DataError:
 
 
 def _shown(text: str) -> str:
-    """Return text that cannot move the cursor or colour the terminal."""
+    """Return the text with control characters escaped."""
     return text if text.isprintable() else repr(text)

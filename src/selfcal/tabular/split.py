@@ -1,4 +1,4 @@
-"""Dividing a table: rows to train on, to choose by and to judge by, with rows that belong together on one side."""
+"""Splitting a table into training, validation and held-out rows, with copies and groups on one side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float, Int, listed
 from selfcal._support.splits import split_groups
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.cells import read_numbers, text_cells
@@ -18,12 +18,12 @@ from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.schema import Schema, column_named, column_values
 from selfcal.tabular.target import Target, read_target
 
-FEWEST_ROWS = 20
+MIN_LABELLED_ROWS = 20
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows to train on, to choose by, and to judge by."""
+    """The training, validation and held-out rows."""
 
     train: Int
     validation: Int
@@ -31,29 +31,29 @@ class Parts:
 
     @classmethod
     def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
-        """Split rows class by class, whole groups at a time; every class is trained on."""
-        rest, judged = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
-        train, chosen = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
-        if not len(judged) or len(chosen) < 2:
+        """Split stratified by class, whole groups at a time; every class is in the training rows."""
+        rest, evaluated = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
+        train, selected = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
+        if not len(evaluated) or len(selected) < 2:
             raise DataError(
-                "The rows must be enough to keep some apart; nearly all classes have a single row, or all rows "
-                "are copies of each other. Bring more rows, or check that the target is the right column."
+                "The table must have enough rows to hold some out; nearly all classes have a single row, or all rows "
+                "are copies of each other. Provide more rows, or check that the target is the right column."
             )
-        return cls(rest[train], rest[chosen], judged)
+        return cls(rest[train], rest[selected], evaluated)
 
 
 @dataclass(frozen=True)
 class Division:
-    """The labelled rows of a table, and which part each belongs to.
+    """The labelled rows of a table and their split.
 
     Attributes:
         table: The labelled rows.
         schema: Its columns.
         labels: Their labels.
         values: Their values, as `column_values` gives them.
-        groups: The number of each row's group.
+        groups: The number of the group of each row.
         parts: The rows of each part.
-        notes: What a user should be told about groups and parts.
+        notes: Notes for the user about groups and parts.
     """
 
     table: pl.DataFrame
@@ -77,21 +77,21 @@ def divide(
     group: str | None = None,
     **reading: Any,
 ) -> Division:
-    """Find out what the columns hold, and divide the rows.
+    """Infer the schema of a table and split its rows.
 
-    Copies of a row are on one side of every split. If a column says which rows belong together, that column decides
-    instead; a row without a value in it is a group of its own.
+    Copies of a row are on one side of every split. With a `group` column its values define the groups instead; a row
+    without a value in it is a group of its own.
 
     Args:
         table: What `read_table` returned.
         target: The column with the labels.
-        held_out: The share of rows to judge by.
-        validation: The share of the other rows to choose by.
-        seed: Which rows go where.
+        held_out: The fraction of rows to hold out for evaluation.
+        validation: The fraction of the other rows for validation.
+        seed: Seed of the split.
         drop_unlabelled: Leave rows without a label out, instead of an error.
         classes_anyway: Accept a target that looks continuous.
         group: A column whose equal values belong together; it is not used as a feature.
-        **reading: What `infer_schema` is to know.
+        **reading: Further arguments of `infer_schema`.
     """
     if group is not None:
         reading["kinds"] = _without_group(table, group, target, reading.get("kinds") or {})
@@ -105,10 +105,10 @@ def divide(
     if len(labels.rows) < table.height:
         table = table[labels.rows]
         labels = replace(labels, rows=np.arange(table.height))
-    if table.height < FEWEST_ROWS:
+    if table.height < MIN_LABELLED_ROWS:
         raise DataError(
-            f"The table must have at least {FEWEST_ROWS} labelled rows to train on and to judge by; it has "
-            f"{table.height}. Bring more rows."
+            f"The table must have at least {MIN_LABELLED_ROWS} labelled rows for training and evaluation; it has "
+            f"{table.height}. Provide more rows."
         )
     schema = infer_schema(table, target=target, **reading)
     values = column_values(table, schema)
@@ -131,7 +131,7 @@ def _without_group(table: pl.DataFrame, group: str, target: str, kinds: Mapping[
 
 
 def _grouped(cells: pl.Series, schema: Schema, copies: Copies) -> Copies:
-    """Rows with the same value are a group; copies in different groups are told."""
+    """Rows with the same value are a group; a note counts copies in different groups."""
     values, unreadable = read_numbers(cells.to_frame(), schema.missing, decimal=schema.decimal)
     present = text_cells(cells, schema.missing) if unreadable else values[cells.name]
     row = pl.Series(range(len(cells)), dtype=pl.Int64)
@@ -160,5 +160,6 @@ def _absent_classes(labels: Target, parts: Parts) -> list[str]:
     absent = [labels.classes[code] for code in np.flatnonzero(counts == 0)]
     if not absent:
         return []
-    shown = ", ".join(map(repr, absent[:10])) + (", ..." if len(absent) > 10 else "")
-    return [f"Classes with too few rows to be judged; their calibration is not estimable: {shown}."]
+    return [
+        f"Classes with too few rows for evaluation; their calibration is not estimable: {listed(absent)}."
+    ]

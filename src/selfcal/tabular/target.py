@@ -1,4 +1,4 @@
-"""The column with the labels: exact strings, never guessed at, and what may be wrong with them."""
+"""The target column: labels as exact strings, and checks for common mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from selfcal.errors import DataError
 from selfcal.tabular.cells import as_text, first_row, read_numbers
 from selfcal.tabular.schema import column_named
 
-MANY = 30
+MAX_INTEGER_CLASSES = 30
 """With more classes than this, all of them whole numbers, the target may be a quantity."""
 
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
@@ -33,9 +33,9 @@ class Target:
         name: The column.
         classes: The distinct labels, byte for byte as in the table; finite numbers first, by value, then text,
             sorted.
-        codes: The place in `classes` of each labelled row.
+        codes: The position in `classes` of the label of each labelled row.
         rows: Which rows of the table have a label.
-        notes: What a user should be told.
+        notes: Notes for the user.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Target:
 
     @property
     def labels(self) -> NDArray[np.object_]:
-        """The label of each labelled row; objects, since fixed-width text would be padded and cut."""
+        """The label of each labelled row, as objects: fixed-width text would be truncated."""
         return np.array(self.classes, dtype=object)[self.codes]
 
 
@@ -60,7 +60,7 @@ def read_target(
 ) -> Target:
     """Return the labels in a column.
 
-    Nothing but an empty cell (null) is a missing label: NA, None and a quoted empty cell are classes. Spellings
+    Only an empty cell (null) is a missing label: NA, None and a quoted empty cell are classes. Spellings
     of one whole number, such as 1 and 1.0, are one class.
 
     Args:
@@ -108,10 +108,10 @@ def read_target(
             "the label column is the right one."
         )
     notes += _look_alikes(name, classes)
-    if len(classes) > MANY and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
+    if len(classes) > MAX_INTEGER_CLASSES and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
         notes.append(
             f"Column {name!r} holds {len(classes):,} whole numbers, and each is a class of its own. If they measure "
-            "or count something, cut them into a few classes first."
+            "or count something, bin them into a few classes first."
         )
     codes = text.cast(pl.Enum(classes)).to_physical().to_numpy().astype(np.int64)
     return Target(name, tuple(classes), codes, rows, tuple(notes))
@@ -133,13 +133,13 @@ def _refuse_measurements(name: str, cells: pl.Series, decimal: str) -> None:
         row = first_row((read != read.round()).fill_null(value=False))
         raise DataError(
             f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct numbers such as "
-            f"{cells[row - 1]}, in row {row}, and looks continuous. Cut them into classes first, or pass "
+            f"{cells[row - 1]}, in row {row}, and looks continuous. Bin them into classes first, or pass "
             "--classes-anyway if each number is a class."
         )
 
 
 def _respelt(labels: Iterable[str]) -> dict[str, str]:
-    """Return the spellings of whole numbers that also occur in another spelling, with the one to use."""
+    """Map spellings of a whole number that occurs in several spellings to the one to use."""
     spellings = defaultdict(list)
     for label in labels:
         whole = _WHOLE.fullmatch(label)
@@ -148,7 +148,7 @@ def _respelt(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _place(label: str) -> tuple[bool, float, str]:
-    """Where a class belongs: finite numbers come first, by value; then text."""
+    """Sort key of a class: finite numbers come first, by value; then text."""
     try:
         value = float(label)
     except ValueError:
@@ -161,8 +161,8 @@ def _look_alikes(name: str, classes: Iterable[str]) -> list[str]:
     for label in classes:
         looks[unicodedata.normalize("NFC", label).strip()].append(label)
     return [
-        f"Column {name!r} has classes that look alike but differ in their bytes: {', '.join(map(ascii, twins))}. "
-        "They are kept apart; correct the spelling if they are one."
-        for twins in looks.values()
-        if len(twins) > 1
+        f"Column {name!r} has classes that look alike but differ in their bytes: {', '.join(map(ascii, alike))}. "
+        "They are treated as different classes; correct the spelling if they are one."
+        for alike in looks.values()
+        if len(alike) > 1
     ]

@@ -1,4 +1,4 @@
-"""CSV, TSV and their kin, read block by block with polars once each block has passed our checks."""
+"""CSV, TSV and similar text, parsed block by block with polars after each block has passed our checks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from selfcal.tabular.io.records import Block, Layout, header_names, split_header
 from selfcal.tabular.io.source import Opened, utf8_chunks
 
 SEPARATORS = (",", "\t", ";", "|")
-_SAMPLE = 100  # records looked at to find the separator
+_SAMPLE = 100  # records used to detect the separator
 
 
 def delimited_batches(
     opened: Opened, *, sep: str | None, encoding: str | None, ragged: bool
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in parts, every cell a string or null; the first part may have no rows, the others do.
+    """Yield the table in batches of strings and nulls; only the first batch has no rows.
 
     An empty cell is null; a quoted empty cell, `""`, is the empty string.
     """
@@ -45,7 +45,7 @@ def _parse(layout: Layout, block: Block) -> pl.DataFrame:
     schema = dict.fromkeys(layout.columns, pl.String)
     if n_records == 0:
         return pl.DataFrame(schema=schema)
-    # polars takes the first record's word for the number of columns, and a mark at its start for no text
+    # polars infers the number of columns from the first record, and drops a byte order mark at its start
     guarded = layout.ragged or data.startswith(codecs.BOM_UTF8)
     if guarded:
         data = layout.sep.encode() * (len(schema) - 1) + b"\n" + data
@@ -56,7 +56,7 @@ def _parse(layout: Layout, block: Block) -> pl.DataFrame:
         separator=layout.sep,
         quote_char='"' if b'"' in data else None,
     )[int(guarded) :]
-    if frame.height != n_records:  # never expected: polars and our checks must agree on what a record is
+    if frame.height != n_records:  # never expected: polars and our checks agree on what a record is
         raise DataError(
             f"{layout.name}: the part from line {block.line} on must have {n_records} rows; polars read "
             f"{frame.height}. Look for unusual quotes or line ends there."
@@ -65,7 +65,7 @@ def _parse(layout: Layout, block: Block) -> pl.DataFrame:
 
 
 def _separator(header: Block, body: Block, name: str) -> str:
-    """Return the separator that cuts the first records into equally many fields."""
+    """Return the separator that splits the first records into equally many fields."""
     width = {s: _fields(header, s) for s in SEPARATORS}
     possible = [s for s in SEPARATORS if width[s] > 1]
     if len(possible) > 1:
@@ -78,7 +78,7 @@ def _separator(header: Block, body: Block, name: str) -> str:
         possible = even or [max(possible, key=lambda s: width[s])]
     if len(possible) > 1:
         shown = " or ".join(f"--sep {s!r} ({width[s]} columns)" for s in possible)
-        raise DataError(f"{name} must have one separator; several would do. Name it: {shown}.")
+        raise DataError(f"{name} must have one separator; several are possible. Pass {shown}.")
     return possible[0] if possible else ","
 
 
@@ -99,12 +99,12 @@ def _checked_separator(sep: str) -> str:
 
 
 def _refuse_data_as_header(columns: tuple[str, ...], name: str) -> None:
-    """Refuse a first line that is mostly decimal numbers: names of columns rarely are."""
+    """Refuse a first line of mostly decimal numbers, which column names rarely are."""
     decimals = [c for c in columns if _is_decimal(c)]
     if 2 * len(decimals) > len(columns):
         raise DataError(
             f"{name} must name its columns in the first line; it looks like data ({', '.join(columns[:4])} ...). "
-            "Add a line with the names."
+            "Add a header line with the names."
         )
 
 

@@ -1,8 +1,8 @@
-"""A look at the counts and sizes inside a Parquet file before polars acts on them.
+"""Validation of the counts and sizes inside a Parquet file before polars reads it.
 
-polars takes a negative count in a damaged page header for an enormous one, asks for as much memory and takes the
-whole process down, which no handler can catch. So the headers are walked first: the footer, then the header of
-every page, both structs of Thrift's compact protocol (https://parquet.apache.org/docs/file-format/).
+polars reads a negative count in a damaged page header as an enormous one, requests as much memory and aborts the
+process, which no handler can catch. The headers are therefore checked first: the footer, then the header of every
+page, both structs of Thrift's compact protocol (https://parquet.apache.org/docs/file-format/).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 Buffer = bytes | mmap.mmap
 
-_DEEPEST = 32
+_MAX_DEPTH = 32
 _ROW_GROUPS, _COLUMNS, _ROWS = 4, 1, 3  # fields of the footer and of a row group
 _META, _VALUES, _DATA, _DICTIONARY = 3, 5, 9, 11  # fields of a column chunk
 _UNPACKED, _PACKED, _PAGE, _DICTIONARY_PAGE, _PAGE_V2 = 2, 3, 5, 7, 8  # fields of a page header
 
 
 class DamagedError(ValueError):
-    """The file says something about itself that cannot be."""
+    """The metadata of the file is inconsistent."""
 
 
 def check_pages(source: Path | bytes) -> None:
@@ -85,7 +85,7 @@ class _Thrift:
 
     def struct(self) -> dict[int, Any]:
         self.depth += 1
-        if self.depth > _DEEPEST:
+        if self.depth > _MAX_DEPTH:
             raise DamagedError("its header is nested too deeply")
         fields: dict[int, Any] = {}
         number = 0

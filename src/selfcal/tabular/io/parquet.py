@@ -1,4 +1,4 @@
-"""Parquet files: columns of simple types as they are, anything else refused by name."""
+"""Parquet files: columns of simple types are read as they are, others are refused by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DAY = 86_400_000_000  # microseconds
 
 
 def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
-    """Yield the table in parts; the first part has no rows.
+    """Yield the table in batches; the first one has no rows.
 
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
     are refused.
@@ -61,7 +61,7 @@ def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
 
 
 def _refuse_odd_dates(part: pl.DataFrame, table: str) -> None:
-    """Refuse dates outside the years 1 to 9999, which polars cannot print and which are no dates anyway."""
+    """Refuse dates outside the years 1 to 9999, which polars cannot print."""
     for column in part.select(pl.col(pl.Date, pl.Datetime).to_physical()):
         unit = 1 if part.schema[column.name] == pl.Date else _DAY
         if not column.drop_nulls().is_between(unit * _FIRST_DAY, unit * (_LAST_DAY + 1), closed="left").all():

@@ -1,4 +1,4 @@
-"""`read_table` and `read_batches`: every way in, one policy."""
+"""`read_table` and `read_batches`: tables from any source, with the same checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from selfcal.tabular.io.parquet import MAGIC, parquet_batches
 from selfcal.tabular.io.source import Opened, Source, open_source
 
 MEMORY_BUDGET = 4 * 2**30
-"""Bytes that `read_table` may take unless told otherwise."""
+"""Default memory limit of `read_table`, in bytes."""
 
 
 def read_batches(
@@ -27,20 +27,20 @@ def read_batches(
     allow_empty: bool = False,
     watch: Callable[[float | None], None] | None = None,
 ) -> Iterator[pl.DataFrame]:
-    r"""Read a table part by part, in memory that does not grow with the file.
+    r"""Read a table in batches, in memory that does not grow with the file.
 
-    CSV and its kin arrive as strings, exactly as they stand in the file: an empty cell is null, `""` the empty
+    Cells of CSV and similar files are strings, exactly as in the file: an empty cell is null, `""` the empty
     string. Parquet columns keep their type. Every error is a `DataError` that names the line.
 
     Args:
-        source: A path (`-` for standard input), bytes, or an open binary file. Gzip is known by its first bytes.
-        sep: The separator; None finds out whether it is a comma, tab, semicolon or bar.
-        encoding: The encoding of the text; None means UTF-8, or what the byte order mark says.
-        ragged: Take missing fields at the end of a line for empty ones.
-        batch_rows: The most rows in one part.
-        allow_empty: Yield one part without rows if there are none, instead of an error.
-        watch: Called after each part was used, with the share of the file that was read so far; None if the size is
-            not known.
+        source: A path (`-` for standard input), bytes, or an open binary file. Gzip is detected by its first bytes.
+        sep: The separator; None detects a comma, tab, semicolon or bar.
+        encoding: The encoding of the text; None means UTF-8, or that of the byte order mark.
+        ragged: Accept lines with missing fields at the end, which are empty.
+        batch_rows: Maximum rows per batch.
+        allow_empty: Yield one batch without rows if there are none, instead of an error.
+        watch: Called after each batch with the fraction of the file that was read so far; None if the size is
+            unknown.
 
     Yields:
         Data frames with at least one row each.
@@ -58,7 +58,7 @@ def read_batches(
         ):
             yield from part.iter_slices(batch_rows) if part.height else [part]
             if watch is not None:
-                watch(opened.share)
+                watch(opened.fraction_read)
 
 
 def read_table(
@@ -74,11 +74,11 @@ def read_table(
 
     Args:
         source: A path (`-` for standard input), bytes, or an open binary file.
-        sep: The separator; None finds out.
-        encoding: The encoding of the text; None means UTF-8, or what the byte order mark says.
-        ragged: Take missing fields at the end of a line for empty ones.
+        sep: The separator; None detects it.
+        encoding: The encoding of the text; None means UTF-8, or that of the byte order mark.
+        ragged: Accept lines with missing fields at the end, which are empty.
         allow_empty: Return a table without rows if there are none, instead of an error.
-        budget: The most bytes the table may take in memory; a larger one is refused as soon as it shows.
+        budget: Maximum memory of the table, in bytes; a larger table is refused as early as possible.
 
     Returns:
         A data frame.
@@ -95,15 +95,14 @@ def read_table(
             rows += part.height
             taken += memory_of(part)
             _check_budget(opened, rows, taken, budget)
-    return pl.concat(
-        parts, rechunk=2 * taken <= budget
-    )  # in one piece it is faster, but needs the memory twice
+    # contiguous memory is faster, but rechunking needs the memory twice
+    return pl.concat(parts, rechunk=2 * taken <= budget)
 
 
 def _parts(
     opened: Opened, sep: str | None, encoding: str | None, *, ragged: bool, batch_rows: int, allow_empty: bool
 ) -> Iterator[pl.DataFrame]:
-    """Yield parts that have rows; only if there are none, one without."""
+    """Yield batches with rows; one without rows only if the table has none."""
     with _polars_errors_as_ours(opened.name):
         if opened.head.startswith(MAGIC):
             parts = parquet_batches(opened, batch_rows)
@@ -130,27 +129,26 @@ def _polars_errors_as_ours(name: str) -> Iterator[None]:
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        said = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{name} cannot be read ({said}). Is it damaged? Write it again.") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{name} cannot be read ({reason}). Is it damaged? Write it again.") from error
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror or error}.") from error
 
 
 def _check_budget(opened: Opened, rows: int, taken: int, budget: int) -> None:
-    """Refuse a table that is, or by what was seen so far will be, larger than the budget."""
-    share = 1.0 if opened.share is None else opened.share
-    expected = max(taken, int(taken / share) if share > 0 else taken)
+    """Refuse a table that is, or is projected to be, larger than the budget."""
+    fraction = 1.0 if opened.fraction_read is None else opened.fraction_read
+    expected = max(taken, int(taken / fraction) if fraction > 0 else taken)
     if expected > budget:
         raise DataError(
-            f"{opened.name} must fit into {budget / 2**30:.1f} GB of memory; it has about {int(rows / share):,} rows "
-            f"and would take about {expected / 2**30:.1f} GB. Use fewer rows or columns, or "
-            "raise the budget (--memory of selfcal fit)."
+            f"{opened.name} must fit into {budget / 2**30:.1f} GB of memory; it has about "
+            f"{int(rows / fraction):,} rows and would take about {expected / 2**30:.1f} GB. Use fewer rows or "
+            "columns, or raise the budget (--memory of selfcal fit)."
         )
 
 
 def memory_of(part: pl.DataFrame) -> int:
-    """Bytes that a table takes in memory."""
+    """Memory of a table, in bytes."""
     strings = sum(dtype == pl.String for dtype in part.dtypes)
-    return (
-        int(part.estimated_size()) + 16 * strings * part.height
-    )  # polars leaves out what points to the text
+    # polars does not count the views of the strings, of 16 bytes each
+    return int(part.estimated_size()) + 16 * strings * part.height

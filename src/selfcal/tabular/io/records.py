@@ -1,4 +1,4 @@
-"""Delimited text cut into whole records, and every structural check a reader of tables might forget.
+"""Delimited text split into whole records, with structural checks.
 
 Reading goes block by block, so that a file of any size needs the memory of one block. Quotes follow RFC 4180:
 a field that holds a quote, a separator or a line break is quoted as a whole, and quotes in it are doubled.
@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._support.checks import Int
+from selfcal._support.checks import Int, listed
 from selfcal.errors import DataError
 
-LONGEST_RECORD = 64 * 2**20
-"""A record of more bytes than this is taken for a quote that was never closed."""
+MAX_RECORD_BYTES = 64 * 2**20
+"""A longer record is assumed to be a quote that was never closed."""
 
 _NEWLINE, _RETURN, _QUOTE = ord("\n"), ord("\r"), ord('"')
 
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records, each ended by a newline, and the number of the line in the file on which they start."""
+    """Whole records, each ended by a newline, and the number of their first line in the file."""
 
     data: bytes
     line: int
@@ -36,7 +36,7 @@ class Block:
 
 
 def whole_records(chunks: Iterable[bytes], name: str) -> Iterator[Block]:
-    """Cut chunks of text at ends of records."""
+    """Split chunks of text at the ends of records."""
     rest, line = b"", 1
     for chunk in chunks:
         data = rest + chunk if rest else chunk
@@ -45,10 +45,10 @@ def whole_records(chunks: Iterable[bytes], name: str) -> Iterator[Block]:
             yield Block(data[:end], line)
             line += data.count(b"\n", 0, end)
         rest = data[end:]
-        if len(rest) > LONGEST_RECORD:
+        if len(rest) > MAX_RECORD_BYTES:
             if rest.count(b'"') % 2:
-                yield Block(rest, line)  # whose check will say what is wrong
-            raise DataError(f"{name}: line {line} is longer than {LONGEST_RECORD:,} bytes. Is it a table?")
+                yield Block(rest, line)  # its check reports the open quote
+            raise DataError(f"{name}: line {line} is longer than {MAX_RECORD_BYTES:,} bytes. Is it a table?")
     if rest:
         yield Block(rest + b"\n", line)
 
@@ -65,7 +65,7 @@ def split_header(block: Block) -> tuple[Block, Block]:
 
 @dataclass(frozen=True)
 class Layout:
-    """What every record must look like.
+    """The expected layout of every record.
 
     Attributes:
         name: The table, in messages.
@@ -80,7 +80,7 @@ class Layout:
     ragged: bool = False
 
     def check(self, block: Block) -> tuple[bytes, int]:
-        """Return the records without blank lines, and how many there are; the first fault is an error."""
+        """Return the records without blank lines, and their number; the first fault is an error."""
         self.check_characters(block)
         data = block.data
         self.check_quotes(block)
@@ -94,7 +94,7 @@ class Layout:
         return data, len(ends)
 
     def check_characters(self, block: Block) -> None:
-        """Refuse bytes that are no UTF-8, NUL, and carriage returns that end nothing."""
+        """Refuse invalid UTF-8, NUL bytes, and carriage returns inside a line."""
         data = block.data
         if not data.isascii():
             try:
@@ -102,8 +102,8 @@ class Layout:
             except UnicodeDecodeError as error:
                 raise DataError(
                     f"{self.name} must be UTF-8 text; {self._place(block, error.start)} holds the byte "
-                    f"0x{data[error.start]:02X}, which is none. Name the encoding, for instance --encoding cp1252 "
-                    "(Windows, Excel) or --encoding latin-1."
+                    f"0x{data[error.start]:02X}, which is invalid in UTF-8. Pass the encoding, for instance "
+                    "--encoding cp1252 (Windows, Excel) or --encoding latin-1."
                 ) from None
         if b"\0" in data:
             raise DataError(
@@ -115,8 +115,8 @@ class Layout:
             alone = returns[np.frombuffer(data, np.uint8)[np.minimum(returns + 1, len(data) - 1)] != _NEWLINE]
             if len(alone):
                 raise DataError(
-                    f"{self.name} must end its lines in one way; {self._place(block, int(alone[0]))} holds a "
-                    "carriage return that ends no line. Quote the field, or remove the character."
+                    f"{self.name} must have consistent line ends; {self._place(block, int(alone[0]))} holds a "
+                    "carriage return inside a line. Quote the field, or remove the character."
                 )
 
     def check_quotes(self, block: Block) -> None:
@@ -159,7 +159,7 @@ class Layout:
         record = int(np.argmax(wrong))
         line = block.line_at(int(ends[record - 1]) + 1 if record else 0)
         many = fields[record] > expected
-        remedy = "Quote fields that hold the separator, or name another one with --sep."
+        remedy = "Quote fields that hold the separator, or pass another one with --sep."
         if not many:
             remedy = "If missing fields at the end of a line are meant to be empty, pass --ragged."
         raise DataError(
@@ -169,7 +169,7 @@ class Layout:
         )
 
     def _place(self, block: Block, offset: int) -> str:
-        """Say where an offset is: its line and, if the columns are known, its column."""
+        """Describe an offset: its line and, if the columns are known, its column."""
         before = block.data[:offset]
         ends, separators = (_outside(before, _positions(before, b)) for b in (_NEWLINE, ord(self.sep)))
         field = int((separators > (ends[-1] if len(ends) else -1)).sum())
@@ -178,7 +178,7 @@ class Layout:
 
 
 def header_names(header: Block, layout: Layout) -> tuple[str, ...]:
-    """Return the names of the columns, stripped; those that have none are called after their place."""
+    """Return the stripped column names; columns without a name are numbered."""
     layout.check_characters(header)
     layout.check_quotes(header)
     text = header.data.decode().removesuffix("\n").removesuffix("\r")
@@ -192,8 +192,8 @@ def header_names(header: Block, layout: Layout) -> tuple[str, ...]:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise DataError(
-            f"{layout.name} must name each column once; {', '.join(map(repr, twice[:10]))} "
-            f"{'occurs' if len(twice) == 1 else 'occur'} more than once in line {header.line}. Rename or remove."
+            f"{layout.name} must name each column once; {listed(twice)} "
+            f"{'occurs' if len(twice) == 1 else 'occur'} more than once in line {header.line}. Rename or remove them."
         )
     return names
 
@@ -203,7 +203,7 @@ def _positions(data: bytes, byte: int) -> Int:
 
 
 def _outside(data: bytes, places: Int) -> Int:
-    """Return those places that lie outside quotes."""
+    """Return the places outside quotes."""
     if b'"' not in data:
         return places
     return places[np.searchsorted(_positions(data, _QUOTE), places) % 2 == 0]

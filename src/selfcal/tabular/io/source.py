@@ -1,9 +1,8 @@
-"""Where the bytes of a table come from: a path, bytes or a stream; gzip and encodings are undone here."""
+"""Opening a table from a path, bytes or a stream; gzip and text encodings are decoded here."""
 
 from __future__ import annotations
 
 import codecs
-import difflib
 import io
 import os
 import sys
@@ -15,13 +14,14 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
+from selfcal._support.checks import did_you_mean
 from selfcal.errors import ConfigError, DataError
 
 Source = str | os.PathLike[str] | bytes | BinaryIO
 """A path (`-` is standard input), the bytes themselves, or an open binary stream."""
 
 CHUNK = 4 * 2**20
-"""Bytes handled at a time: large enough to be fast, small enough to forget."""
+"""Bytes read at a time."""
 
 _GZIP = b"\x1f\x8b"
 _OTHER_FORMATS = {
@@ -44,14 +44,14 @@ _BOMS = (  # UTF-32 first: its mark starts with that of UTF-16
 
 @dataclass
 class Opened:
-    """An open source: its name for messages, its first bytes, and all of its chunks, unzipped.
+    """An open source: its name for messages, its first bytes, and all of its bytes, decompressed.
 
     Attributes:
-        name: What to call it in a message.
-        head: The first bytes, which say what it is.
-        chunks: The bytes, those of `head` included.
-        size: Its size on disk or in memory, if known; gzipped if it is. Of a Parquet file, its rows.
-        taken: How much of that size was handed out so far.
+        name: Its name in messages.
+        head: The first bytes, which identify the format.
+        chunks: All bytes, those of `head` included.
+        size: Its size on disk or in memory, if known (compressed, if it is). Of a Parquet file, its number of rows.
+        taken: How much of that size was read so far.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Opened:
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property
-    def share(self) -> float | None:
-        """How much of it was handed out so far, if that is known."""
+    def fraction_read(self) -> float | None:
+        """The fraction that was read so far, if that is known."""
         return self.taken / self.size if self.size else None
 
     def __enter__(self) -> Opened:
@@ -76,7 +76,7 @@ class Opened:
 
 
 def open_source(source: Source) -> Opened:
-    """Open a source; its content is gunzipped if it starts as gzip does, whatever the name says."""
+    """Open a source; gzip is detected by its first bytes, whatever the name, and decompressed."""
     opened = Opened("the data", b"", iter(()))
     stream: BinaryIO
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -95,7 +95,7 @@ def open_source(source: Source) -> Opened:
 
 
 def _begin(stream: BinaryIO, opened: Opened) -> None:
-    """Look at the first bytes, and refuse what is no table."""
+    """Read the first bytes, and refuse formats that are not supported."""
     opened.head, rest = _peek(_counted(stream, opened))
     if opened.head.startswith(_GZIP):
         opened.gzipped = True
@@ -110,13 +110,13 @@ def _begin(stream: BinaryIO, opened: Opened) -> None:
 
 
 def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:
-    """Yield the text as UTF-8 without a byte order mark; what claims to be UTF-8 is not yet checked."""
+    """Yield the text as UTF-8 without a byte order mark; UTF-8 input is passed on unchecked."""
     marked = next((name for mark, name in _BOMS if opened.head.startswith(mark)), "utf-8")
     actual = marked if encoding is None else _text_encoding(encoding)
     chunks = opened.chunks if actual == "utf-8" else _recode(opened.chunks, actual, opened.name)
     head, rest = _peek(chunks)
     chunks = chain([head.removeprefix(codecs.BOM_UTF8)], rest)
-    if b"\r" in head and b"\n" not in head:  # lines as Excel for the Mac ended them
+    if b"\r" in head and b"\n" not in head:  # line ends of Excel for the Mac
         return (chunk.replace(b"\r", b"\n") for chunk in chunks)
     return chunks
 
@@ -135,8 +135,7 @@ def _open_path(source: str | os.PathLike[str], opened: Opened) -> BinaryIO:
         siblings = (
             os.listdir(path.parent) if isinstance(error, FileNotFoundError) and path.parent.is_dir() else []
         )
-        near = difflib.get_close_matches(path.name, siblings, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else " Check the path."
+        hint = did_you_mean(path.name, siblings, cutoff=0.6) or " Check the path."
         raise DataError(f"{source} cannot be opened: {reason}.{hint}") from None
     return stream
 
@@ -154,7 +153,7 @@ def _counted(stream: BinaryIO, opened: Opened) -> Iterator[bytes]:
 
 
 def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes (at least eight, if there are so many) and the chunks after them."""
+    """Return the first bytes (at least eight, if there are as many) and the chunks after them."""
     head = b""
     for chunk in chunks:
         head += chunk
@@ -169,7 +168,7 @@ def _gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
         for packed in chunks:
             rest = packed
             while rest:
-                if unzip.eof:  # another member, or the zeros that some tapes and tools pad with
+                if unzip.eof:  # another member, or padding with zeros
                     rest = rest.lstrip(b"\0")
                     if not rest:
                         break
@@ -206,8 +205,8 @@ def _recode(chunks: Iterable[bytes], encoding: str, name: str) -> Iterator[bytes
             if isinstance(error, UnicodeDecodeError):
                 line += error.object[: error.start].decode(encoding, "ignore").count("\n")
             raise DataError(
-                f"{name} must be {encoding} text; it is not in or near line {line} ({error}). "
-                "Name another encoding with --encoding."
+                f"{name} must be {encoding} text; it is invalid in or near line {line} ({error}). "
+                "Pass another encoding with --encoding."
             ) from None
         line += data.count(b"\n")
         yield data

@@ -1,4 +1,4 @@
-"""Tables into files: CSV, TSV and Parquet, part by part, and whole or not at all."""
+"""Writing tables as CSV, TSV or Parquet, batch by batch and atomically."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import BinaryIO
 
 import polars as pl
 
-from selfcal.errors import ConfigError, OutputError, SelfcalError
+from selfcal._support.files import write_error
+from selfcal.errors import ConfigError, SelfcalError
 
 SUFFIXES = {".csv": ",", ".tsv": "\t", ".parquet": "", ".pq": ""}
-"""What a name may end in, `.gz` after `.csv` and `.tsv` aside, and the separator it means."""
+"""Allowed suffixes (`.csv` and `.tsv` also with `.gz`), and the separator of each."""
 
 _FORMULA = r"^[=+\-@\t\r]"
 
@@ -24,17 +25,17 @@ _FORMULA = r"^[=+\-@\t\r]"
 def write_batches(
     parts: Iterable[pl.DataFrame], out: str | os.PathLike[str], *, excel_safe: bool = False
 ) -> int:
-    r"""Write the parts of a table one after the other, in memory that does not grow with them.
+    r"""Write the batches of a table one after the other, in memory that does not grow with them.
 
-    If anything fails, in the parts or in the writing, a file that was there before is left as it was.
+    If reading or writing fails, an existing file is left unchanged.
 
     Args:
         parts: At least one, all with the same columns.
         out: A path that ends in .csv, .tsv, .csv.gz, .tsv.gz or .parquet; `-` is CSV to standard output.
-        excel_safe: Put an apostrophe before text that a spreadsheet would take for a formula.
+        excel_safe: Put an apostrophe before text that a spreadsheet would evaluate as a formula.
 
     Returns:
-        How many rows were written.
+        The number of rows written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -64,7 +65,7 @@ def write_batches(
 
 
 def separator_of(out: str | os.PathLike[str]) -> str:
-    """Return the separator that the name of a file asks for, nothing for Parquet; or say which names do."""
+    """Return the separator for the suffix of a file name, empty for Parquet; other suffixes are an error."""
     name = os.fspath(out).lower()
     if name == "-":
         return ","
@@ -105,7 +106,7 @@ def _write_parquet(parts: Iterator[pl.DataFrame], schema: pl.Schema, path: Path)
 
 @contextmanager
 def _whole_file(out: str | os.PathLike[str]) -> Iterator[Path | None]:
-    """Give a temporary neighbour to write to, which takes the place of `out` in the end; None for standard output."""
+    """Yield a temporary file next to `out`, which replaces it at the end; None for standard output."""
     if os.fspath(out) == "-":
         yield None
         return
@@ -124,7 +125,4 @@ def _whole_file(out: str | os.PathLike[str]) -> Iterator[Path | None]:
             temporary.unlink()
         if isinstance(error, SelfcalError) or not isinstance(error, (OSError, pl.exceptions.PolarsError)):
             raise
-        raise OutputError(
-            f"Could not write {target} (stopped after {size:,} bytes): {getattr(error, 'strerror', None) or error}. "
-            "Check that the folder can be written to and has room."
-        ) from error
+        raise write_error(target, f"stopped after {size:,} bytes", error) from error

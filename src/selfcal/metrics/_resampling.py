@@ -1,4 +1,4 @@
-"""What chance alone makes of the calibration error of a calibrated model."""
+"""Calibration errors of a calibrated model under resampling of its labels."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from selfcal._support import checks
 from selfcal._support.binning import Bins, Chunk, Norm, bin_index, gap_norm
 from selfcal._support.checks import Float
 
-CELLS = 1000
-"""Confidences that fall into the same of so many equal parts of [0, 1] are drawn together."""
+N_CELLS = 1000
+"""Confidences within the same of this many cells of [0, 1] are drawn together."""
 
 
-def chance_errors(claimed: Chunk, bins: Bins, *, norm: Norm, n_resamples: int, seed: int) -> Float:
+def resampled_errors(claimed: Chunk, bins: Bins, *, norm: Norm, n_resamples: int, seed: int) -> Float:
     """Return the calibration errors of label sets drawn from the confidences, in the same bins.
 
     Rows without weights that have almost the same confidence are drawn together, as one binomial number with their
-    mean confidence: exact in the mean and to 1e-3 or better in the variance, and a million rows cost no more
+    mean confidence: exact in the mean and to 1e-3 or better in the variance, and a million rows take no longer
     than a few thousand. With weights each row is drawn.
     """
     checks.positive_int("n_resamples", n_resamples)
@@ -27,7 +27,7 @@ def chance_errors(claimed: Chunk, bins: Bins, *, norm: Norm, n_resamples: int, s
     owner = bin_index(confidence, bins.edges, bins.closed)
     weight, count = (1.0 if claimed.weight is None else claimed.weight[order]), np.ones(len(order), dtype=int)
     if claimed.weight is None:
-        cell = owner * (CELLS + 1) + (confidence * CELLS).astype(np.int64)
+        cell = owner * (N_CELLS + 1) + (confidence * N_CELLS).astype(np.int64)
         first = np.flatnonzero(np.diff(cell, prepend=-1))
         count = np.diff(first, append=len(cell))
         confidence = np.clip(np.add.reduceat(confidence, first) / count, 0.0, 1.0)
