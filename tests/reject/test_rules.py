@@ -180,4 +180,6 @@ def test_held_out_predictions_that_are_too_few_or_too_wrong():
     threshold, guarantee = risk_guarantee(np.ones(10), np.zeros(10), max_risk=0.05)
     assert (threshold, guarantee.holds, guarantee.accepted) == (np.inf, False, 0)
     assert "at least 59 rows, none of them wrong; there are 10" in guarantee.text
-    assert "most confident answers are wrong" in risk_guarantee(np.ones(99), np.ones(99), max_risk=0.05)[1].text
+    assert (
+        "most confident answers are wrong" in risk_guarantee(np.ones(99), np.ones(99), max_risk=0.05)[1].text
+    )
