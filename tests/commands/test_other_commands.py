@@ -263,7 +263,9 @@ def test_groups_are_kept_together_by_compare_and_tune(tmp_path, monkeypatch):
 def test_calibrate_says_how_the_log_loss_changed(tmp_path):
     said = succeed("calibrate", overconfident(tmp_path), "--target", "y", "--out", tmp_path / "o.csv").stdout
     assert re.search(
-        r"^Log loss fell from \d\.\d{4} to \d\.\d{4} on 400 held-out rows: difference -", said, re.M
+        r"^Log loss fell from \d\.\d{4} to \d\.\d{4} on 400 rows in cross-validation: difference -",
+        said,
+        re.M,
     )
     assert "no significant difference" not in said
     assert "400 rows: " in said

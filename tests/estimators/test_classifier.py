@@ -121,7 +121,7 @@ class TestWithScikitLearn:
         search = GridSearchCV(classifier(max_epochs=40), {"method": grid}, cv=2, error_score="raise").fit(
             *data
         )
-        assert search.best_estimator_.recipe_ in grid
+        assert search.best_estimator_.method_ in grid
         assert search.cv_results_["params"] == [{"method": recipe} for recipe in grid]
 
     def test_cross_val_score(self, data):

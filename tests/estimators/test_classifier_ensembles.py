@@ -293,5 +293,5 @@ def test_bad_time_budget(data, time_budget):
 def test_the_default_is_auto_and_learns(data):
     X, y = data
     model = SelfCalibratedClassifier(random_state=0).fit(X[:100], y[:100])
-    assert model.recipe_.name == "auto"
+    assert model.method_.name == "auto"
     assert model.score(X[100:], y[100:]) > 0.6

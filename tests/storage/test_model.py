@@ -129,7 +129,7 @@ def test_all_that_prediction_needs_and_nothing_else_comes_back(tmp_path):
     assert again.get_params() == {**model.get_params(), "hidden": (3, 4)}
     assert again.feature_names_in_.tolist() == ["größe", "Ω"]
     np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
-    for name in ("n_features_in_", "n_iter_", "best_iter_", "data_fingerprint_", "recipe_"):
+    for name in ("n_features_in_", "n_iter_", "best_iter_", "data_fingerprint_", "method_"):
         assert repr(getattr(again, name)) == repr(getattr(model, name)), name
     assert not hasattr(again, "history_")
     with pytest.raises(NotFittedError):
@@ -173,7 +173,7 @@ class TestRecipes:
     def test_one_with_default_settings_is_known_by_its_name(self, tmp_path):
         again = SelfCalibratedClassifier.load(fitted(recipes.bo4sc()).save(tmp_path / "model"))
         assert again.method == "bo4sc"
-        assert repr(again.recipe_) == repr(recipes.bo4sc())
+        assert repr(again.method_) == repr(recipes.bo4sc())
 
     @pytest.mark.parametrize("recipe", [recipes.bo4sc(outer_lr=0.1), recipes.focal(gamma=3.0)])
     def test_others_are_read_but_not_trained_again_as_something_else(self, tmp_path, recipe):

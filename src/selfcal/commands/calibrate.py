@@ -106,7 +106,7 @@ def _change(gain: Comparison) -> str:
     fell = "rose" if gain.difference.value > 0 else "fell"
     sure = ", no significant difference" if 0 in gain.difference else ""
     return (
-        f"Log loss {fell} from {gain.b:.4f} to {gain.a:.4f} on {gain.n:,} held-out rows: difference "
+        f"Log loss {fell} from {gain.b:.4f} to {gain.a:.4f} on {gain.n:,} rows in cross-validation: difference "
         f"{gain.difference.value:+.4f} [{gain.difference.low:+.4f}, {gain.difference.high:+.4f}] "
         f"({gain.difference.level:.0%} interval), p = {gain.p_value:.2g}{sure}."
     )

@@ -91,7 +91,8 @@ class SelfCalibratedClassifier(FittedClassifier):
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.
-        module_: The trained network.
+        method_: The `Recipe` or `Ensemble` it was trained by.
+        module_: The trained network, or the networks of an ensemble as one module.
         calibrator_: The fitted post-hoc calibrator, or None.
         history_: What happened in training, as plain arrays.
         n_iter_: Inner steps taken.
@@ -147,7 +148,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
         self._check_settings()
-        self.recipe_ = self._recipe()
+        self.method_ = self._method()
         seed = self._seed()
         table = feature_table(self, X, reset=True)
         given, codes = class_codes(labels(y, len(table)))
@@ -160,10 +161,10 @@ class SelfCalibratedClassifier(FittedClassifier):
         if validation is not None:
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
-        if isinstance(self.recipe_, Ensemble):
-            self._fit_ensemble(self.recipe_, table, labelled, seed)
+        if isinstance(self.method_, Ensemble):
+            self._fit_ensemble(self.method_, table, labelled, seed)
         else:
-            self._fit_one(self.recipe_, table, labelled, validation, seed)
+            self._fit_one(self.method_, table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(table, codes, weight)
         self._n_rows = len(table)
         return self
@@ -251,7 +252,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         check_is_fitted(self)
         model = getattr(self, "_outer_model", None)
         if not isinstance(model, SampleWeights):
-            raise AttributeError(f"Method {self.recipe_.name!r} learns no sample weights.")
+            raise AttributeError(f"Method {self.method_.name!r} learns no sample weights.")
         values = model.values({name: torch.from_numpy(v) for name, v in self.outer_params_.items()})
         weights = np.full(self._n_rows, np.nan)
         weights[self.train_rows_] = values.numpy()
@@ -295,10 +296,10 @@ class SelfCalibratedClassifier(FittedClassifier):
 
     def _check_validation_used(self) -> None:
         reason = None
-        if isinstance(self.recipe_, Ensemble):
-            reason = f"method {self.recipe_.name!r} holds out rows of X by itself. Add X_val to X."
-        elif not (self.recipe_.needs_outer_data or self.early_stopping):
-            reason = f"method {self.recipe_.name!r} with early_stopping=False holds out no rows."
+        if isinstance(self.method_, Ensemble):
+            reason = f"method {self.method_.name!r} holds out rows of X by itself. Add X_val to X."
+        elif not (self.method_.needs_outer_data or self.early_stopping):
+            reason = f"method {self.method_.name!r} with early_stopping=False holds out no rows."
         if reason is not None:
             warnings.warn(f"X_val is not used: {reason}", stacklevel=3)
 

@@ -43,7 +43,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     classes_: NDArray[Any]
     module_: nn.Module
     calibrator_: Calibrator | None
-    recipe_: Recipe | Ensemble
+    method_: Recipe | Ensemble
     n_features_in_: int
     n_iter_: int
     best_iter_: int
@@ -122,7 +122,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         return ClassifierState(
             network=settings.pop("network"),
             settings=settings,
-            recipe=getattr(self, "recipe_", None),
+            recipe=getattr(self, "method_", None),
             classes=self.classes_,
             n_features=self.n_features_in_,
             feature_names=getattr(self, "feature_names_in_", None),
@@ -143,7 +143,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self = cls(network=state.network, **state.settings)
         self._check_settings()
         if state.recipe is not None:
-            self.recipe_ = state.recipe
+            self.method_ = state.recipe
         self.classes_ = state.classes
         self.n_features_in_ = state.n_features
         if state.feature_names is not None:

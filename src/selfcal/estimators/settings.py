@@ -65,7 +65,7 @@ class ClassifierSettings(BaseEstimator):
     @property
     def trains_several(self) -> bool:
         """Whether the method trains several networks; it then holds out rows from them by itself."""
-        return isinstance(self._recipe(), Ensemble)
+        return isinstance(self._method(), Ensemble)
 
     @property
     def probability_copies(self) -> int:
@@ -73,12 +73,12 @@ class ClassifierSettings(BaseEstimator):
 
         A candidate keeps the predictions for each row, their mean, and a copy of that; the label audit takes 17.
         """
-        ensemble = self._recipe()
+        ensemble = self._method()
         assert isinstance(ensemble, Ensemble)
         candidates = ensemble.candidates if self.network is None else ensemble.with_network(OWN).candidates
         return max(17, len(candidates) * (ensemble.splitter.predictions_per_row + 3) + 10)
 
-    def _recipe(self) -> Recipe | Ensemble:
+    def _method(self) -> Recipe | Ensemble:
         if isinstance(self.method, (Recipe, Ensemble)):
             return self.method
         if isinstance(self.method, str):
@@ -113,7 +113,7 @@ class ClassifierSettings(BaseEstimator):
             if asked and not self.trains_several:
                 raise ConfigError(
                     f"{name} is for methods that train several networks, such as 'auto'; got it with "
-                    f"{self._recipe().name!r}."
+                    f"{self._method().name!r}."
                 )
         if self.batch_size is not None and self.batch_size != "auto":
             checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)

@@ -230,8 +230,8 @@ FIGURES: dict[str, tuple[str, Callable[[ThreeWaySplit, int], Figure]]] = {
 
 def _settings(clf: SelfCalibratedClassifier) -> dict[str, Any]:
     chosen: dict[str, Any] = {"learning_rate": clf.learning_rate, "steps": clf.best_iter_}
-    if isinstance(clf.recipe_, Recipe) and isinstance(clf.recipe_.outer_optimizer, NormalizedSGD):
-        chosen["outer_lr"] = clf.recipe_.outer_optimizer.lr
+    if isinstance(clf.method_, Recipe) and isinstance(clf.method_.outer_optimizer, NormalizedSGD):
+        chosen["outer_lr"] = clf.method_.outer_optimizer.lr
     return chosen
 
 

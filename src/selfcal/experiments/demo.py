@@ -13,9 +13,9 @@ from selfcal.reporting.predictions import Predictions
 DATASET = "blobs-1.7"
 FIXED_EPOCHS = {"early_stopping": False, "max_epochs": 1000}
 METHODS = {
-    "Standard, trained on": (recipes.standard, FIXED_EPOCHS),
+    "Standard, no early stopping": (recipes.standard, FIXED_EPOCHS),
     "Standard, early-stopped": (recipes.standard, {}),
-    "IsoReg on trained-on": (recipes.isoreg, FIXED_EPOCHS),
+    "IsoReg, no early stopping": (recipes.isoreg, FIXED_EPOCHS),
     "BO4SC": (recipes.bo4sc, {}),
 }
 

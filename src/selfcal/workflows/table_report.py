@@ -34,7 +34,7 @@ def report_on(
         seed: The seed of the splits and the training.
         notes: What a user should be told about the data and the training.
     """
-    method = classifier.recipe_.name
+    method = classifier.method_.name
     trained_on = {
         "rows for training": f"{len(rows.parts.train):,}",
         "rows for the outer level, calibration and early stopping": f"{len(rows.parts.validation):,}",
