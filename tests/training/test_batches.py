@@ -4,7 +4,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from selfcal import ImageBatches, TensorBatches
 from selfcal.errors import ConfigError, DataError
-from selfcal.training.batches import Endless, as_batch, as_batches, fingerprint
+from selfcal.training.batches import Endless, as_batch, as_batches, data_fingerprint
 from selfcal.training.types import Batch
 
 X, Y = torch.arange(10.0)[:, None], torch.arange(10) % 3
@@ -108,9 +108,9 @@ def test_fingerprints_tell_data_and_order_apart():
         loader(),
         loader(batch_size=5),
     ]
-    assert len({fingerprint(data) for data in different}) == len(different)
-    assert fingerprint(TensorBatches(X.clone(), Y.clone())) == fingerprint(different[0])
-    assert fingerprint(images()) == fingerprint(images())
+    assert len({data_fingerprint(data) for data in different}) == len(different)
+    assert data_fingerprint(TensorBatches(X.clone(), Y.clone())) == data_fingerprint(different[0])
+    assert data_fingerprint(images()) == data_fingerprint(images())
 
 
 def test_loader_weights_are_kept():

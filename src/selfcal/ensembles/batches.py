@@ -9,7 +9,7 @@ from torch import Tensor
 
 from selfcal._support.checks import positive_int, same_length
 from selfcal.errors import DataError
-from selfcal.training.batches import class_codes, half_of, pass_generator
+from selfcal.training.batches import checked_codes, half_of, pass_generator
 from selfcal.training.types import Batch
 
 
@@ -48,7 +48,7 @@ class ParallelBatches:
         self.n_rows = same_length(x=x, y=y, weight=weight)
         if not rows or not all(len(own) for own in rows):
             raise DataError("Every network needs at least one row; got a network without any.")
-        self._x, self._y, self._weight = x, class_codes(y), weight
+        self._x, self._y, self._weight = x, checked_codes(y), weight
         self._rows = list(rows)
         self._most_rows = max(map(len, rows))
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)

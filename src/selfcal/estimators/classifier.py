@@ -14,6 +14,7 @@ from torch import nn
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
+from selfcal._support.fingerprint import fingerprint
 from selfcal.ensembles import Ensemble
 from selfcal.ensembles.fit import fit_ensemble
 from selfcal.ensembles.selection import time_budget_note
@@ -25,7 +26,6 @@ from selfcal.estimators.inputs import (
     class_codes,
     counted_rows,
     feature_table,
-    fingerprint,
     labels,
     named_classes,
     row_groups,
@@ -165,7 +165,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             self._fit_ensemble(self.method_, table, labelled, seed)
         else:
             self._fit_one(self.method_, table, labelled, validation, seed)
-        self.data_fingerprint_ = fingerprint(table, codes, weight)
+        self.data_fingerprint_ = fingerprint(*(part for part in (table, codes, weight) if part is not None))
         self._n_rows = len(table)
         return self
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import reprlib
 import warnings
@@ -95,16 +94,6 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
                 "looks continuous. Cut them into classes first, or give each a name that is not a number."
             )
     return classes, codes.astype(np.int64)
-
-
-def fingerprint(*arrays: NDArray[Any] | None) -> str:
-    """A hash that tells one set of data from another: of types, shapes and values, in the order given."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        if array is not None:
-            digest.update(f"{array.dtype.str}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-    return digest.hexdigest()
 
 
 def counted_rows(codes: Int, weight: Float | None) -> Int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, Self, runtime_checkable
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from selfcal._support.checks import positive_int, same_length
+from selfcal._support.fingerprint import fingerprint
 from selfcal._support.random_streams import redirected
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.types import Batch
@@ -73,7 +73,7 @@ class TensorBatches:
             raise DataError("The data must have at least one row; got none.")
         if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all() and weight.any()):
             raise DataError("Sample weights must be finite, not negative and not all zero.")
-        self._rows = Batch(x, class_codes(y), torch.arange(self.n_rows, device=x.device), weight)
+        self._rows = Batch(x, checked_codes(y), torch.arange(self.n_rows, device=x.device), weight)
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)
         self._seed = seed
 
@@ -126,7 +126,7 @@ def halved(batches: Batches, times: int) -> Batches:
     return batches
 
 
-def class_codes(y: Tensor) -> Tensor:
+def checked_codes(y: Tensor) -> Tensor:
     """The labels as int64 if they are a vector of class codes 0, 1, 2, ..."""
     whole = not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
     if whole and y.ndim == 1 and bool((y >= 0).all()):
@@ -319,7 +319,7 @@ class Endless:
             next(self._pass)
 
 
-def fingerprint(batches: Batches) -> str:
+def data_fingerprint(batches: Batches) -> str:
     """A SHA-256 that identifies the data and its order.
 
     Batches without a method `identity` (everything that their passes depend on: tensors, and objects with a repr) are
@@ -328,18 +328,18 @@ def fingerprint(batches: Batches) -> str:
     Example:
         >>> import torch
         >>> x, y = torch.arange(4.0)[:, None], torch.zeros(4, dtype=torch.long)
-        >>> fingerprint(TensorBatches(x, y)) == fingerprint(TensorBatches(x + 1, y))
+        >>> data_fingerprint(TensorBatches(x, y)) == data_fingerprint(TensorBatches(x + 1, y))
         False
     """
-    digest = hashlib.sha256(f"{type(batches).__name__} {batches.n_rows} {len(batches)}".encode())
     identity = getattr(batches, "identity", None)
+    parts: list[object] = [type(batches).__name__, batches.n_rows, len(batches)]
     for part in first_rows(batches) if identity is None else identity():
-        if isinstance(part, Tensor):
-            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
-            digest.update(part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        if isinstance(part, Tensor):  # by its bytes: NumPy has no bfloat16
+            raw = part.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            parts += [part.dtype, tuple(part.shape), raw]
         else:
-            digest.update(repr(part).encode())
-    return digest.hexdigest()
+            parts.append(part)
+    return fingerprint(*parts)
 
 
 def first_rows(batches: Batches) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ from selfcal._support.files import remove_leftovers, write_atomically
 from selfcal._support.locks import locked
 from selfcal._support.signals import stop_requests
 from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
-from selfcal.training.batches import Batches, fingerprint
+from selfcal.training.batches import Batches, data_fingerprint
 from selfcal.training.step import BilevelStep
 
 FORMAT = 2
@@ -65,7 +65,7 @@ def identity(
     """What must be equal to resume from a checkpoint (``exactly``), and for bit-identical results (``bits``)."""
     module, device = step.problem.module, step.device
     with step.random.restored():
-        prints = {f"{name} data": None if d is None else fingerprint(d) for name, d in data.items()}
+        prints = {f"{name} data": None if d is None else data_fingerprint(d) for name, d in data.items()}
     exactly = {
         "recipe": _ADDRESS.sub("", repr(step.recipe)),
         "optimizer": _ADDRESS.sub("", repr(step.optimizer)),

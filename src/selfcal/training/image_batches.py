@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from selfcal._support.checks import boolean, in_range, positive_int, same_length
 from selfcal.errors import ConfigError, DataError
-from selfcal.training.batches import class_codes, half_of, pass_generator, shuffled_rows
+from selfcal.training.batches import checked_codes, half_of, pass_generator, shuffled_rows
 from selfcal.training.types import Batch
 
 PADDING = 4
@@ -64,7 +64,7 @@ class ImageBatches:
         shuffle: bool = True,
     ) -> None:
         self._x = _images(_tensor(x))
-        self._y = class_codes(_tensor(y))
+        self._y = checked_codes(_tensor(y))
         self.n_rows = same_length(x=self._x, y=self._y)
         self._batch_size = positive_int("batch_size", batch_size)
         self._seed = positive_int("seed", seed, low=0)
