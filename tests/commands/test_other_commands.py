@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 
@@ -232,15 +231,15 @@ def test_names_cannot_reach_the_terminal(tmp_path):
     assert "\x07" not in result.output
 
 
-def test_help_has_examples_and_starts_quickly():
+def test_help_has_examples():
     for command in ("fit", "predict", "evaluate", "calibrate", "compare", "tune", "report", "inspect"):
         assert f"selfcal {command} " in succeed(command, "--help").output
+
+
+def test_help_loads_no_heavy_library():
     heavy = "import sys, selfcal.commands.app; print({'torch', 'numpy', 'polars', 'sklearn'} & sys.modules.keys())"
-    started = time.perf_counter()
     loaded = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
-    assert loaded.stdout.strip() == "set()", (
-        f"loaded {loaded.stdout} in {time.perf_counter() - started:.1f} s"
-    )
+    assert loaded.stdout.strip() == "set()"
 
 
 def test_groups_are_kept_together_by_compare_and_tune(tmp_path, monkeypatch):
