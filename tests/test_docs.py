@@ -76,13 +76,13 @@ def code_spans(name):
 
 
 def test_the_readme_lists_every_method_and_counts_the_calibrators():
-    assert not {*recipes.names()} - code_spans("README.md")
+    assert {*recipes.names()} <= code_spans("README.md")
     counted = f"{len(calibrators.__all__)} [post-hoc calibrators]"
     assert counted in " ".join(text_of("README.md").split())
 
 
 def test_the_page_of_calibrators_lists_every_one():
-    assert not {*calibrators.__all__, *calibrators.POST_HOC} - code_spans("docs/calibrators.md")
+    assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/calibrators.md")
 
 
 def test_the_page_of_metrics_mentions_every_one():
@@ -100,7 +100,7 @@ def test_the_page_of_commands_has_a_section_for_every_one():
 
 
 def test_how_to_choose_lists_every_kind_of_network_for_tables():
-    assert not {*models.FOR_TABLES} - code_spans("docs/how-to-choose.md")
+    assert {*models.FOR_TABLES} <= code_spans("docs/how-to-choose.md")
 
 
 def test_the_layers_in_the_pages_are_those_of_the_contract():
@@ -108,7 +108,7 @@ def test_the_layers_in_the_pages_are_those_of_the_contract():
     (shown,) = blocks(ROOT / "CONTRIBUTING.md", "")
     assert [line.replace("|", " ").split() for line in shown.splitlines()] == layers
     packages = {name for layer in layers for name in layer}
-    assert not packages - code_spans("docs/architecture.md")
+    assert packages <= code_spans("docs/architecture.md")
     assert [layer[0] for layer in layers] == [*architecture.PURPOSE]
     assert {*architecture.FIT, *architecture.STEP} <= packages
 

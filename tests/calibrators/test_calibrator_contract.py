@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from selfcal import calibrators, metrics
-from selfcal.errors import CalibrationWarning, DataError, SelfcalError
+from selfcal.errors import CalibrationWarning, ConfigError, DataError, SelfcalError
 
 CALIBRATORS = {name: getattr(calibrators, name) for name in calibrators.__all__}
 every_calibrator = pytest.mark.parametrize("make", CALIBRATORS.values(), ids=CALIBRATORS.keys())
@@ -183,6 +183,19 @@ def copy_of(state):
     """What a file would bring back: the plain values as JSON, the arrays as they are."""
     arrays = {name: value.copy() for name, value in state.items() if isinstance(value, np.ndarray)}
     return json.loads(json.dumps({name: v for name, v in state.items() if name not in arrays})) | arrays
+
+
+def test_a_fitted_attribute_without_an_annotation_is_not_lost_in_silence():
+    class Forgetful(calibrators.TemperatureScaling):
+        def _fit(self, z, codes, weight):
+            super()._fit(z, codes, weight)
+            self.amount_ = 0.5
+
+    fitted = Forgetful().fit(*overconfident(100, 3))
+    with pytest.raises(
+        ConfigError, match=r"'amount_' of Forgetful is not\. Write for instance `amount_: float`"
+    ):
+        fitted.get_state()
 
 
 @every_calibrator

@@ -7,11 +7,10 @@ import polars as pl
 import pytest
 import skops.io
 
-from selfcal import errors
+from selfcal import errors, recipes
 from selfcal._support.locks import locked
 from selfcal.commands import fit as fit_module
 from selfcal.commands._shared import half_the_memory
-from selfcal.models import FOR_TABLES
 from selfcal.storage import describe, read_extra
 from selfcal.training.run import Run
 from selfcal.workflows.table_model import TableModel
@@ -109,7 +108,9 @@ def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
     for name in ("model.safetensors", "model.json", "report.html"):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
     tried = describe(tmp_path / "first")["selection"]
-    assert {record["network"] for record in tried} == set(FOR_TABLES)
+    assert {record["network"] for record in tried} == {
+        candidate.network for candidate in recipes.auto().candidates
+    }
     shown = succeed("inspect", tmp_path / "first").stdout
     page = html.unescape((tmp_path / "first" / "report.html").read_text())
     for record in tried:

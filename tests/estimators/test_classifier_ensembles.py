@@ -279,7 +279,7 @@ def test_without_time_it_predicts_all_the_same(data):
         model = classifier("auto", time_budget=1e-9).fit(*data)
     assert told[0].filename == __file__
     tried = {record["network"]: record["networks"] for record in model.selection_}
-    assert tried == {"mlp": 1} | {kind: 0 for kind in models.FOR_TABLES if kind != "mlp"}
+    assert tried == {"mlp": 1} | {kind: 0 for kind, _ in recipes.auto().candidates if kind != "mlp"}
     np.testing.assert_allclose(model.predict_proba(data[0]).sum(axis=1), 1)
 
 

@@ -49,6 +49,14 @@ def test_every_loss_is_exported():
     assert set(losses.__all__) == {*LOSSES, "LossModule"}
 
 
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=name_of)
+def test_further_arguments_are_keywords(loss):
+    """An outer model provides them by name."""
+    first, second, *further = inspect.signature(loss).parameters.values()
+    assert (first.name, second.name) == ("logits", "y")
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in further)
+
+
 def test_one_value_per_row_in_the_rows_order(loss):
     logits, y = rows()
     values, order = loss(logits, y), torch.tensor([3, 1, 5, 0, 2, 4])

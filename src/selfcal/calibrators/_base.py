@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from selfcal import metrics
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._state import State, restored, state_of
+from selfcal.calibrators._state import State, learned, restored, state_of
 from selfcal.calibrators.interface import Calibrator
-from selfcal.errors import CalibrationWarning, DataError
+from selfcal.errors import CalibrationWarning, ConfigError, DataError
 
 SMALLEST = float(np.finfo(np.float64).tiny)
 """The smallest calibrated probability: an event of probability zero would have an infinite log loss."""
@@ -93,6 +93,12 @@ class LogitCalibrator(BaseEstimator, Calibrator):
             {'n_classes_': 2, 'is_identity_': False, 'temperature_': 1.0}
         """
         check_is_fitted(self, "n_classes_")
+        fitted = {name for name in vars(self) if name.endswith("_") and not name.startswith("_")}
+        if unknown := sorted(fitted - learned(type(self)).keys()):
+            raise ConfigError(
+                f"A fitted attribute must be annotated in its class to be stored; {unknown[0]!r} of "
+                f"{type(self).__name__} is not. Write for instance `{unknown[0]}: float` in the class body."
+            )
         return {name: checks.plain(v) for name, v in self.get_params().items()} | state_of(self)
 
     @classmethod

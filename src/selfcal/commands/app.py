@@ -91,7 +91,12 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
     force: Force = False,
 ) -> None:
-    """Train four methods on the Blobs 1.7 data, compare them, and write a report page."""
+    """Train four methods on the Blobs 1.7 data, compare them, and write a report page.
+
+    Try:
+
+      selfcal demo --out demo
+    """
     from selfcal.experiments.demo import run_demo
 
     check_results_folder(out, results=None, force=force)

@@ -30,7 +30,12 @@ OPTIONAL = ("onnx", "onnxruntime", "optuna")
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Show versions, threads and what else matters when something does not work; exits 1 if something is missing."""
+    """Show versions, threads and what else matters when something does not work; exits 1 if something is missing.
+
+    Try:
+
+      selfcal doctor --json
+    """
     facts = {**_machine(), **{name: _installed(name) or "MISSING" for name in PACKAGES}}
     facts |= {name: _installed(name) or "not installed (optional)" for name in OPTIONAL}
     facts |= _torch()
