@@ -568,7 +568,7 @@ class TestNetwork:
                 return super().forward(x) / (x[:, :1] < 100)
 
         model = classifier(network=Pole, standardize=False).fit(*data)
-        with pytest.raises(DataError, match=r"no finite scores for row 3 of X \(1 such rows\)"):
+        with pytest.raises(DataError, match=r"no finite scores for row 3 of X \(1 such row\)"):
             model.predict(changed(data[0], 1e3, row=3, column=0))
 
 

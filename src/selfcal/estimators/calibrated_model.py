@@ -155,7 +155,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         own = getattr(self.estimator, "classes_", None)
         if self.classes is not None and own is not None:
             raise ConfigError(
-                "classes is for torch modules; this estimator knows its own classes. Leave it out."
+                "classes is for torch modules; this estimator has its own classes. Leave it out."
             )
         given = own if own is not None else self.classes
         return np.arange(n_classes) if given is None else np.asarray(given)

@@ -80,7 +80,7 @@ def divide(
     """Infer the schema of a table and split its rows.
 
     Copies of a row are on one side of every split. With a `group` column its values define the groups instead; a row
-    without a value in it is a group of its own.
+    without a value in it is a separate group.
 
     Args:
         table: What `read_table` returned.
@@ -143,7 +143,7 @@ def _grouped(cells: pl.Series, schema: Schema, copies: Copies) -> Copies:
     ]
     if missing.any():
         notes.append(
-            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a group of its own."
+            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a separate group."
         )
     pairs = numbered(copies.groups * (int(groups.max()) + 1) + groups)
     apart = int(pairs.max()) - int(copies.groups.max())

@@ -110,7 +110,7 @@ def read_target(
     notes += _look_alikes(name, classes)
     if len(classes) > MAX_INTEGER_CLASSES and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
         notes.append(
-            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a class of its own. If they measure "
+            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a separate class. If they measure "
             "or count something, bin them into a few classes first."
         )
     codes = text.cast(pl.Enum(classes)).to_physical().to_numpy().astype(np.int64)

@@ -203,7 +203,7 @@ def _positions(data: bytes, byte: int) -> Int:
 
 
 def _outside(data: bytes, places: Int) -> Int:
-    """Return the places outside quotes."""
+    """Return the positions outside quotes."""
     if b'"' not in data:
         return places
     return places[np.searchsorted(_positions(data, _QUOTE), places) % 2 == 0]
