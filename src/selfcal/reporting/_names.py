@@ -40,7 +40,7 @@ def shown_apart(names: list[object]) -> list[str]:
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> counted(1, "network"), counted(1077, "row"), counted(2, "class", "classes")
     ('1 network', '1,077 rows', '2 classes')

@@ -168,7 +168,7 @@ def percent(fraction: float, digits: int = 1) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count with thousands set off, a number to four places, or the end of an interval that has none.
+    """A count with thousands separators, a number to four decimal places, or "?" for None.
 
     >>> number(1234567), number(0.25), number(None)
     ('1,234,567', '0.2500', '?')
@@ -179,7 +179,7 @@ def number(value: float | None) -> str:
 
 
 def _top_risk(judged: Report) -> float:
-    """Where the axis of the risk ends; risks of very few rows jump about and are left to leave the picture."""
+    """The upper end of the risk axis; risks of very few rows are noisy and may lie beyond it."""
     risks = [
         errors / accepted
         for method in judged.methods
@@ -190,7 +190,7 @@ def _top_risk(judged: Report) -> float:
 
 
 def _hash(text: str) -> str:
-    """What a content security policy calls an inline style or script by."""
+    """The hash of an inline style or script for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

@@ -68,7 +68,7 @@ class Predictions:
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Which rows were classified right."""
+        """Whether each row was classified correctly."""
         return self.chosen == self.y
 
     @property
