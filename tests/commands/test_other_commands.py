@@ -41,7 +41,7 @@ def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
 @pytest.mark.parametrize(
     ("options", "network"),
     [
-        ([], "networks that answer together, corrected for wrong labels"),
+        ([], "networks, corrected for wrong labels"),
         (["--one-network"], r"hidden layers \[.+\], corrected for wrong labels"),
     ],
 )

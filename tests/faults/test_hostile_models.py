@@ -164,7 +164,7 @@ class TestFilesThatAreNone:
         refused(file.parent, name)
 
     def test_no_folder(self, tmp_path):
-        refused(tmp_path / "absent", "and there is none")
+        refused(tmp_path / "absent", "but it does not exist")
         refused("nul\0byte", "could not be read")
         os.mkfifo(tmp_path / "pipe")
         refused(tmp_path / "pipe", "must be a folder")

@@ -1,4 +1,4 @@
-"""Which rows each member of an ensemble is trained on, and which are held out from it."""
+"""Splits into training and held-out rows for each member of an ensemble."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Splitter(ABC):
     @property
     @abstractmethod
     def predictions_per_row(self) -> int:
-        """How many networks a row may be held out from."""
+        """Maximum number of networks that a row is held out from."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def _widths(hidden: Sequence[int] | None, default: Sequence[int]) -> Sequence[in
 
 
 def columns_to_encode(x: Tensor) -> list[int]:
-    """Return the columns worth encoding: those with more than two distinct values.
+    """Return the columns to encode: those with more than two distinct values.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""What a fitted classifier is made of: what `save` writes and `load` reads."""
+"""The state of a fitted classifier, which `save` writes and `load` reads."""
 
 from __future__ import annotations
 
