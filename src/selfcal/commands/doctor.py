@@ -30,7 +30,7 @@ OPTIONAL = ("onnx", "onnxruntime", "optuna")
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Show versions, threads and what else matters when something does not work; exits 1 if something is missing."""
+    """Show versions, threads and other facts for a bug report; the exit code is 1 if a package is missing."""
     facts = {**_machine(), **{name: _installed(name) or "MISSING" for name in PACKAGES}}
     facts |= {name: _installed(name) or "not installed (optional)" for name in OPTIONAL}
     facts |= _torch()
@@ -85,10 +85,13 @@ def _torch() -> dict[str, Any]:
     import torch
 
     from selfcal import recipes
+    from selfcal.reporting._names import counted
 
-    cuda = f"{torch.cuda.device_count()} devices" if torch.cuda.is_available() else "no"
+    cuda = (
+        counted(torch.cuda.device_count(), "CUDA device") if torch.cuda.is_available() else "no CUDA device"
+    )
     return {
         "torch threads": f"{torch.get_num_threads()}",
-        "torch build": f"CUDA {cuda}, built for {torch.version.cuda or 'the CPU'}",
+        "torch build": f"{cuda}, built for {'CUDA ' + torch.version.cuda if torch.version.cuda else 'the CPU'}",
         "methods": ", ".join(recipes.names()),
     }
