@@ -12,7 +12,7 @@ Head = Callable[[Any], Any]
 
 
 class Operations(Protocol):
-    """What a formula is made of besides sums and products; arrays have one row per sample."""
+    """The operations of a formula besides sums and products; arrays have one row per sample."""
 
     def constant(self, values: Float) -> Any:
         """An array of the library."""

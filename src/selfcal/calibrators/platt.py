@@ -30,7 +30,7 @@ class PlattScaling(OneVsRest):
 
     ``expit(a * s + b)``, where s is the difference of the two logits, has the lowest log loss with respect to
     the targets ``(n1 + 1) / (n1 + 2)`` for the n1 rows of the class and ``1 / (n0 + 2)`` for the n0 others,
-    so that a and b are finite even if s separates the two. Weights count as numbers of rows. More than two
+    so that a and b are finite even if s separates the two. Weights are treated as numbers of rows. More than two
     classes have one sigmoid each, of the log odds against the rest, and the rows are scaled to sum one.
 
     Attributes:

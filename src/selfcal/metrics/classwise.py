@@ -185,7 +185,7 @@ def _uniform_columns(rows: Iterable[Block], n_bins: int, closed: Closed) -> list
 def column_sums(block: Block, edges: Float, closed: Closed) -> Float:
     """The sums of `chunk_sums` for all columns at once, of shape (5, classes, bins).
 
-    Each class has bins of its own, one index serves all sums, and only the true classes are counted as hits.
+    Each class has its own bins, one index serves all sums, and only the true classes are counted as hits.
     """
     (k, n), n_bins, w = block.columns.shape, len(edges) - 1, block.weight
     index = bin_index(block.columns.ravel(), edges, closed).reshape(k, n)
