@@ -92,7 +92,7 @@ def test_calibrate_leaves_out_what_was_decided_by_the_old_confidences(tmp_path):
     table = pl.read_csv(theirs)
     table.with_columns(abstain=table["prob_a"] > 0.2).write_csv(theirs)
     said = succeed("calibrate", theirs, "--target", "y", "--out", out)
-    assert "'abstain' was decided by the old confidences" in said.stderr
+    assert "'abstain' was computed from the old confidences" in said.stderr
     assert pl.read_csv(out).columns == ["y", "prob_a", "prob_b"]
 
 

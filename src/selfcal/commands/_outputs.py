@@ -71,7 +71,7 @@ def check_results_folder(folder: Path, *, results: str | None = "results.json", 
 
 @contextmanager
 def results_folder(folder: Path) -> Iterator[None]:
-    """Within it, this process alone writes results into a folder, which must be one to do so."""
+    """A context in which only this process writes results into a folder, after checking it."""
     check_results_folder(folder)
     with locked(folder):
         yield

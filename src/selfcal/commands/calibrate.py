@@ -69,7 +69,7 @@ def calibrate(
     else:
         parts = read_batches(apply, allow_empty=True, **reading)
     if recalibration.stale(table):
-        note("the column 'abstain' was decided by the old confidences and is dropped.")
+        note("The column 'abstain' was computed from the old confidences and is dropped.")
     rows = write_batches(_applied(recalibration, parts), out)
     scores = {"before": recalibration.before.scores(), "after": recalibration.after.scores()}
     if as_json:

@@ -151,7 +151,7 @@ def tune(
 
 def _file(data: str) -> str:
     if data == "-":
-        raise ConfigError("The data is read several times; give a file instead of -.")
+        raise ConfigError("The data is read several times; pass a file instead of -.")
     return data
 
 

@@ -252,7 +252,7 @@ class Report:
         n_bins: Number of bins of the calibration error.
         n_resamples: Number of label sets drawn for the noise floor and the test.
         seed: Seed of the draws.
-        settings: What else is written down about data and training.
+        settings: Further facts about data and training.
         methods: One entry for each method.
         labels: An audit of the training labels.
     """

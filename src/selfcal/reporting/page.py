@@ -70,12 +70,12 @@ def report(
 
     Args:
         methods: Predictions on the same rows, by the method's name.
-        path: Where to write; ends in `.html`.
+        path: The output file; ends in `.html`.
         title: The page's heading.
-        subtitle: What the data is, in a line or two.
+        subtitle: A description of the data, in a line or two.
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
-        settings: What else to write down about data and training, by name.
+        settings: Further facts about data and training, by name.
         labels: An audit of the training labels, to show the rows that look wrong.
         pictures: More figures to show after the tables.
         **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.

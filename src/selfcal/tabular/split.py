@@ -83,7 +83,7 @@ def divide(
     without a value in it is a separate group.
 
     Args:
-        table: What `read_table` returned.
+        table: The table, as `read_table` returns it.
         target: The column with the labels.
         held_out: The fraction of rows to hold out for evaluation.
         validation: The fraction of the other rows for validation.

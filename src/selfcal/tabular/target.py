@@ -64,7 +64,7 @@ def read_target(
     of one whole number, such as 1 and 1.0, are one class.
 
     Args:
-        table: What `read_table` returned.
+        table: The table, as `read_table` returns it.
         name: The column.
         drop_unlabelled: Leave rows without a label out, instead of an error.
         classes_anyway: Accept a target that looks continuous; each number is a class.

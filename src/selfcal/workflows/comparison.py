@@ -94,10 +94,10 @@ def run_trials(
     Args:
         task: The table.
         candidates: The ways to train.
-        seeds: How many seeds, from 0 on.
+        seeds: Number of seeds, from 0 on.
         results: The file that keeps the rows.
         jobs: Processes to use.
-        title: What to call it on the progress bar.
+        title: The title of the progress bar.
 
     Returns:
         The rows.
@@ -141,7 +141,7 @@ def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HEL
     `1 / n + test / train` instead of `1 / n`.
 
     Args:
-        rows: What `run_trials` returned.
+        rows: The rows, as `run_trials` returns them.
         level: The level of the intervals.
         held_out: The fraction of rows that were held out.
 

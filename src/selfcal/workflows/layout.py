@@ -82,7 +82,7 @@ def find_layout(
     Args:
         table: The first rows.
         target: The column with the true classes.
-        prefix: What the names of columns of probabilities begin with.
+        prefix: The prefix of the columns of probabilities.
         columns: The columns of probabilities, if their names do not show it.
         choice: The column with the chosen class.
         confidence: The column with the confidence.

@@ -181,7 +181,7 @@ class TableModel:
             self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
             if len(self.preprocessor.feature_names) != classifier.n_features_in_:
                 raise ModelFormatError("the preprocessor is not that of the network")
-        except Exception as error:  # whatever a damaged or hostile file makes go wrong
+        except Exception as error:  # a damaged or hostile file may raise anything
             raise ModelFormatError(
                 f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error

@@ -25,7 +25,7 @@ class TrainingRows:
         table: The labelled rows.
         codes: The class of each row.
         groups: The group of each row; rows of a group stay together in every split.
-        parts: Which rows to train on, to validate on and to hold out.
+        parts: The rows for training, for validation and to hold out.
         classes: The labels, in the order of the codes.
     """
 
