@@ -672,7 +672,7 @@ class TestBadInput:
             (lambda X, y: (X, np.arange(150)), "got 150 rows in 150 classes, none of which has the 3 rows"),
             (lambda X, y: (X[:4], [0, 0, 1, 1]), "none of which has the 3 rows"),
             (lambda X, y: (X[:1], y[:1]), "one class"),
-            (lambda X, y: (X, y + 0.5), "continuous.*row 0 is .*Cut a continuous target"),
+            (lambda X, y: (X, y + 0.5), "continuous.*row 0 is .*Bin a continuous target"),
         ],
     )
     def test_data(self, data, change, message):

@@ -215,7 +215,7 @@ class TestLabels:
     @pytest.mark.parametrize(
         ("y", "message"),
         [
-            ([0.0, 1.5], "continuous.*row 1 is 1.5.*Cut a continuous target into classes"),
+            ([0.0, 1.5], "continuous.*row 1 is 1.5.*Bin a continuous target into classes"),
             (np.array([0, 1.5], dtype=object), "continuous.*row 1 is 1.5"),
             (np.array([{}, {}]), "row 0 is {}"),
             (np.eye(2), r"vector with one label per row; .*\(2, 2\).*y.argmax\(axis=1\)"),

@@ -355,7 +355,7 @@ def test_what_is_read_without_loading_is_checked_too(tmp_path, good):
     folder = written(tmp_path / "model", good[0] | {"report.html": b"<html>"})
     (folder / "report.html").unlink()
     for read in reading:
-        with pytest.raises(ModelFormatError, match=r"report\.html must be a file, and is missing"):
+        with pytest.raises(ModelFormatError, match=r"report\.html must be a file; it does not exist"):
             read(folder)
     with pytest.raises(ConfigError, match=r"name must be one of .*got '\.\./model\.json'"):
         read_extra(folder, "../model.json")

@@ -37,8 +37,8 @@ class CrossFit(Splitter):
     """K-fold cross-fitting: network k is trained on all folds but fold k, so that every row is held out once.
 
     Args:
-        folds: How many folds, and networks.
-        repeats: How often, each time with other folds: every row is held out as many times.
+        folds: Number of folds, and of networks.
+        repeats: Number of repetitions with different folds: every row is held out once in each.
 
     Example:
         >>> splits = CrossFit(folds=2).splits(np.array([0, 0, 1, 1]), seed=0)
@@ -69,7 +69,7 @@ class SameRows(Splitter):
     """Networks that differ in their random start and the order of the rows alone: a deep ensemble.
 
     Args:
-        networks: How many.
+        networks: Number of networks.
         held_out: One row in so many is held out from all of them.
 
     Example:

@@ -62,8 +62,8 @@ class EnsembleModule(Wrapper, key="members"):
     Args:
         members: The networks.
         weights: The weight of each; they are divided by their sum. By default all are equal.
-        temperatures: What the logits of each are divided by; by default one.
-        temperature: What the logits of the mean are divided by.
+        temperatures: The temperature of each network; by default one.
+        temperature: The temperature of the mean.
 
     Example:
         >>> certain, uniform = torch.nn.Linear(1, 2), torch.nn.Linear(1, 2)

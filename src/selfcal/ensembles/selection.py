@@ -108,7 +108,7 @@ class Selection:
         probs: Out-of-fold probabilities; NaN for rows that all networks were trained on.
         records: The candidates from the largest weight to the least, as plain values.
         best: The candidate of the largest weight.
-        result: What the training loop returned for it.
+        result: The result of the training loop for it.
     """
 
     module: EnsembleModule
@@ -136,10 +136,10 @@ def select(
 
     Args:
         trainers: One for each candidate.
-        n_members: How many members a candidate has in full.
+        n_members: Number of members of a fully trained candidate.
         y: The label codes of all rows.
         weight: Their sample weights.
-        budget: How many seconds there are.
+        budget: The time budget, in seconds.
     """
     states = [_State(trainer, n_members) for trainer in trainers]
     rungs = _rungs(n_members, halving=sum(trainer.expected_seconds for trainer in trainers) > budget)

@@ -67,7 +67,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         """Fit the calibrator on rows the model was not trained on.
 
         Args:
-            X: What the model takes.
+            X: The input of the model.
             y: The labels.
             sample_weight: One non-negative weight per row.
             options: Further arguments of the calibrator's `fit`, such as the `field` of `FieldAwareCalibration`.

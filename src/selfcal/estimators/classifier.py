@@ -94,11 +94,11 @@ class SelfCalibratedClassifier(FittedClassifier):
         method_: The `Recipe` or `Ensemble` it was trained by.
         module_: The trained network, or the networks of an ensemble as one module.
         calibrator_: The fitted post-hoc calibrator, or None.
-        history_: What happened in training, as plain arrays.
+        history_: The course of training, as plain arrays.
         n_iter_: Inner steps taken.
         best_iter_: The inner step whose state was kept.
-        batch_reduced_: How often the batch size was halved because memory ran out.
-        train_rows_: Which rows of `X` the network was trained on.
+        batch_reduced_: Number of times the batch size was halved because memory ran out.
+        train_rows_: The rows of `X` that the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
         selection_: For methods that train several networks: the candidates from the largest weight to the least, with
             their log loss on held-out rows and how many of the planned networks the time budget allowed.

@@ -75,7 +75,7 @@ def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]
         row = int(np.argmax(target != np.round(target))) if target.dtype.kind == "f" else 0
         raise DataError(
             f"Unknown label type: {kind}. {name} must hold discrete classes, strings, integers or booleans; "
-            f"row {row} is {plain(target[row])!r}. Cut a continuous target into classes first."
+            f"row {row} is {plain(target[row])!r}. Bin a continuous target into classes first."
         )
     return target
 
@@ -93,7 +93,7 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
         if len(decimals) > DECIMALS:
             raise DataError(
                 f"y must hold classes; it holds {len(decimals):,} distinct numbers such as {decimals[0]!r} and "
-                "looks continuous. Cut them into classes first, or give each a name that is not a number."
+                "looks continuous. Bin them into classes first, or pass names that are not numbers."
             )
     return classes, codes.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Columns of about unit size, whatever their units are."""
+"""Standardisation of columns."""
 
 from __future__ import annotations
 

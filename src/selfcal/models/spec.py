@@ -223,7 +223,9 @@ class Builder:
         if OWN not in spec:
             return self._named(spec)(self.n_features, self.n_classes)
         if self._own is None:
-            raise ModelFormatError("The network is not one of selfcal.models; its owner must provide it.")
+            raise ModelFormatError(
+                "The network is not one of selfcal.models. Pass the function that makes it."
+            )
         return self._own()
 
     def _wrapped(self, wrapper: type[Wrapper], value: Any) -> Wrapper:

@@ -181,7 +181,9 @@ def _content(file: Path, most: int) -> bytes:
                 f"{file} must be a file; it is a symbolic link, which is not followed. Put a copy of the file there."
             )
         if not file.is_file():
-            raise ModelFormatError(f"{file} must be a file, and is {'none' if file.exists() else 'missing'}.")
+            raise ModelFormatError(
+                f"{file} must be a file; it {'is something else' if file.exists() else 'does not exist'}."
+            )
         if file.stat().st_size > most:
             raise ModelFormatError(
                 f"{file} must have at most {most:,} bytes; it has {file.stat().st_size:,}."

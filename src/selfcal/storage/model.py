@@ -145,7 +145,7 @@ class Storable(ABC):
                 "function that makes it: load(path, network=...)."
             )
         if network is not None and not own:
-            raise ConfigError(f"network must be None: {path} stores the network itself. Leave it out.")
+            raise ConfigError(f"network must be left out: {path} describes its own network.")
         tensors = parse_tensors(stored, path)
         with _distrust(path, but=(ConfigError,) if network else ()):
             return cls._from_state(_put_together(description, tensors, network))
@@ -227,7 +227,7 @@ def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterat
     except but:
         raise
     except Exception as error:
-        raise ModelFormatError(f"{path} holds no model that can be used: {shorten(error, 500)}") from error
+        raise ModelFormatError(f"{path} holds no usable model: {shorten(error, 500)}") from error
 
 
 def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[Values, Tensors]:
@@ -297,7 +297,7 @@ def _put_together(description: Values, tensors: Tensors, network: Network | None
 def _selection(stored: list[Any]) -> list[Values]:
     for record in stored:
         if not isinstance(record, dict):
-            raise ModelFormatError("What was tried must be described by names and numbers.")
+            raise ModelFormatError("The candidates must be described by names and numbers.")
         record.setdefault("planned", record.get("networks"))  # not in folders of 0.1.0
         record.setdefault("out_of_time", False)
         for name, kinds in _TRIED.items():

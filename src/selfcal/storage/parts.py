@@ -74,7 +74,7 @@ def weights_of(module: nn.Module) -> Tensors:
             raise ConfigError(f"{name!r} of the network cannot be stored as numbers: {error}.") from None
         if np.isnan(tensors[f"network.{name}"]).any():
             raise TrainingError(
-                f"The network must have no NaN to be saved; {name!r} has. Train it more slowly."
+                f"The network must not hold NaN to be saved; {name!r} does. Train it with a lower learning rate."
             )
     return tensors
 
@@ -155,7 +155,7 @@ def _check_fit(module: nn.Module, weights: Tensors) -> None:
 
 def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.Module:
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
-        raise ModelFormatError(f"The network must have no NaN; {shorten(damaged[0])!r} has.")
+        raise ModelFormatError(f"The network must not hold NaN; {shorten(damaged[0])!r} does.")
     values = {name: torch.tensor(array) for name, array in weights.items()}
     if not assign:  # an own network keeps its tensors, on their device; wrappers around it have none yet
         for part in module.modules():
