@@ -296,7 +296,7 @@ class Endless:
         if batch is None:
             if not self._taken:
                 raise DataError(
-                    "A pass over the data must give at least one batch; it gave no batch. Use a smaller batch size "
+                    "A pass over the data must yield at least one batch; got no batch. Use a smaller batch size "
                     "if this is a DataLoader with drop_last=True."
                 )
             self._start(self._number + 1, 0)
