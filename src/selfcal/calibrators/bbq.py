@@ -1,4 +1,4 @@
-"""Bayesian binning into quantiles: an average of histograms, weighted by how well each explains the labels."""
+"""Bayesian binning into quantiles: an average of histograms, weighted by their marginal likelihood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field-aware calibration: a rising line plot of the scores, and a term for each value of a categorical field."""
+"""Field-aware calibration: an increasing function of the scores, and a term for each value of a categorical field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = NDArray[np.object_]
 
 
 class FieldAwareCalibration(LogitCalibrator):
-    """Calibrate with a rising piecewise linear line, and shift it for each value of a field such as the site.
+    """Calibrate with an increasing piecewise linear function, shifted for each value of a field such as the site.
 
     Two classes with log odds s: ``P(y = 1) = sigmoid(line(s) + term[v, 1] - term[v, 0])``, v the value of the
     field. More classes have one common line, which takes the logarithms of their softmax probabilities:

@@ -33,7 +33,7 @@ class Operations(Protocol):
         """Each logit less the logsumexp of the others; of two classes, those of the second alone."""
 
     def one_vs_rest(self, values: Any) -> Any:
-        """Rows scaled to sum one; a single column is the probability of the second of two classes."""
+        """Rows normalised to sum to one; a single column is the probability of the second of two classes."""
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""`selfcal doctor`: whether everything that selfcal needs is there."""
+"""`selfcal doctor`: a check of the installation."""
 
 from __future__ import annotations
 

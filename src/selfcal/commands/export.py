@@ -1,4 +1,4 @@
-"""`selfcal export`: a model for programs that have no Python."""
+"""`selfcal export`: a model as ONNX, for programs without Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`selfcal inspect`: what a model folder holds."""
+"""`selfcal inspect`: the content of a model folder."""
 
 from __future__ import annotations
 

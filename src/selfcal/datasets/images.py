@@ -95,7 +95,7 @@ _SOURCES = {
 
 
 def load_images(name: str, data_dir: str | os.PathLike[str]) -> ImageSet:
-    """Read an image data set from its official files, or from arrays in .npz, in a folder of yours.
+    """Read an image data set from its official files, or from arrays in .npz, in a local folder.
 
     An .npz holds `x_train`, `y_train`, `x_test`, `y_test` and perhaps `class_names`; colours may come first or last.
     Pickles are read without running any code in them.

@@ -66,7 +66,7 @@ class CrossFit(Splitter):
 
 @dataclass(frozen=True)
 class SameRows(Splitter):
-    """Networks that differ in their random start and the order of the rows alone: a deep ensemble.
+    """Networks that differ only in their initialisation and the order of the rows: a deep ensemble.
 
     Args:
         networks: Number of networks.

@@ -100,7 +100,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         return self.calibrator_.confidence(self.logits(X), **options)
 
     def save(self, path: str | os.PathLike[str], *, metrics: Mapping[str, Any] | None = None) -> Path:
-        """Write the fitted calibrator and the classes into a folder; the model itself stays with its owner."""
+        """Write the fitted calibrator and the classes into a folder; the model itself is not stored."""
         check_is_fitted(self)
         return save_calibrator(self.calibrator_, path, classes=self.classes_, metrics=metrics)
 

@@ -1,4 +1,4 @@
-"""A fitted classifier: what it predicts, and what it is made of."""
+"""A fitted classifier: its predictions and its state."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def classwise_calibration_error(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Calibration error of each column p_k against `1[y = k]`, averaged over all classes alike.
+    """Calibration error of each column p_k against `1[y = k]`, averaged over all classes with equal weight.
 
     `1/K sum_k error_k` for norm "l1", `sqrt(1/K sum_k error_k^2)` for "l2", the largest for "max"; classes that
     no row has count as well. Also known as static calibration error, and with `strategy="quantile"` as
@@ -92,7 +92,7 @@ def top_label_conditional_calibration_error(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Top-label calibration error given which class is predicted: a surplus in one cannot hide another's lack.
+    """Top-label calibration error conditional on the predicted class: gaps of different classes do not cancel.
 
     `sum_k s_k error_k` for norm "l1", with error_k the calibration error of max(p) over the rows whose first
     argmax is k and s_k their fraction of the weight; `sqrt(sum_k s_k error_k^2)` for "l2", the largest for "max".

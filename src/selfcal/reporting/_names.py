@@ -1,4 +1,4 @@
-"""Names from outside, made fit to print: nothing in them can reorder, break or swamp a page."""
+"""Display of untrusted names: they cannot reorder, break or flood a page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a report to one HTML file that needs nothing else."""
+"""Rendering of a report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def report(
     pictures: Sequence[Picture] = (),
     **options: Any,
 ) -> Path:
-    """Write one HTML file that needs nothing else, not even a network, and its numbers beside it.
+    """Write one self-contained HTML file, which works offline, and its numbers beside it.
 
     Beside `report.html` come `report.json`, which holds every number of the page, and `model_card.md`.
 

@@ -1,4 +1,4 @@
-"""Predictions beside the true classes: what reports and experiments evaluate."""
+"""Predictions with the true classes, as evaluated by reports and experiments."""
 
 from __future__ import annotations
 

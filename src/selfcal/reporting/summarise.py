@@ -153,7 +153,7 @@ def _judged(
     n_resamples: int,
     seed: int,
 ) -> MethodReport:
-    """Scores with intervals, the bins, the tests, and the verdict they add up to."""
+    """Scores with intervals, the bins, the tests, and the resulting verdict."""
     bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=n_bins)
     claim = np.column_stack([1 - p.confidence, p.confidence])
     ece = metrics.calibration_error_interval(

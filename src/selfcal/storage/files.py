@@ -217,7 +217,7 @@ def _intact(file: Path, stored: dict[str, Any]) -> bytes:
 
 
 def _json(data: bytes, file: Path, what: str = "be a JSON object") -> dict[str, Any]:
-    """Parse JSON without names that come twice, numbers that are none, and more nesting than a model has."""
+    """Parse JSON; duplicate names, NaN, infinity and deeper nesting than a model has are errors."""
     if not data.lstrip(b" \n").startswith(b"{"):
         raise ModelFormatError(f"{file} must {what}; this is {_kind(data)}. It is not read.")
     try:

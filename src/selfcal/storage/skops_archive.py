@@ -1,4 +1,4 @@
-"""skops archives that are the same bytes for the same content, and that are read without trust."""
+"""Reproducible skops archives, read without trusting their content."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from selfcal.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class ClassifierState:
-    """All that a fitted classifier needs to predict, and what it remembers of its training.
+    """The state that a fitted classifier needs to predict, and a summary of its training.
 
     Attributes:
         settings: The arguments of the classifier, but for the network.
