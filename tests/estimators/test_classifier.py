@@ -25,7 +25,7 @@ from selfcal.training.recipe import Recipe
 METHODS = ["standard", "isoreg", "bo4sc"]
 
 EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": "which rows are kept back depends on their number, and "
+    "check_sample_weight_equivalence_on_dense_data": "which rows are held out depends on their number, and "
     "single precision sums a row of weight two in another order than the row twice"
 }
 ISOREG_FAILURES = {

@@ -85,11 +85,8 @@ def _torch() -> dict[str, Any]:
     import torch
 
     from selfcal import recipes
-    from selfcal.reporting._names import counted
 
-    cuda = (
-        counted(torch.cuda.device_count(), "CUDA device") if torch.cuda.is_available() else "no CUDA device"
-    )
+    cuda = f"CUDA devices: {torch.cuda.device_count()}" if torch.cuda.is_available() else "no CUDA device"
     return {
         "torch threads": f"{torch.get_num_threads()}",
         "torch build": f"{cuda}, built for {'CUDA ' + torch.version.cuda if torch.version.cuda else 'the CPU'}",
