@@ -66,7 +66,7 @@ _HOME = {
     "train": "training",
 }
 _MODULES = {"export": "storage.export"}
-"""Public modules that lie elsewhere than their name says."""
+"""Public modules whose location differs from their name."""
 
 __all__ = [
     "ABSTAIN",

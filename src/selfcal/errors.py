@@ -42,7 +42,7 @@ class CheckpointError(ModelFormatError):
 
 
 class Interrupted(SelfcalError, KeyboardInterrupt):  # noqa: N818 - an end, not an error
-    """A signal asked training to stop; it stopped after a step, and its checkpoint is saved."""
+    """Training was stopped by a signal, after a step; its checkpoint is saved."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)

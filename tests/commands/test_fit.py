@@ -118,7 +118,7 @@ def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
         for text in (shown, page):
             assert line in text
             assert f"network '{record['network']}'" in text
-    assert re.search(r"network +5 numbers in, \d+ networks that answer together", shown)
+    assert re.search(r"network +5 inputs, ensemble of \d+ networks", shown)
     assert "rows for cross-fitting" in page
     succeed("predict", tmp_path / "first", shelf / "people.csv", "--out", tmp_path / "p.csv")
     assert pl.read_csv(tmp_path / "p.csv").height == 160

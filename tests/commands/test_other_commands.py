@@ -42,7 +42,7 @@ def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
 @pytest.mark.parametrize(
     ("options", "network"),
     [
-        ([], "networks that answer together, corrected for wrong labels"),
+        ([], "networks, corrected for wrong labels"),
         (["--one-network"], r"hidden layers \[.+\], corrected for wrong labels"),
     ],
 )
@@ -93,7 +93,7 @@ def test_calibrate_leaves_out_what_was_decided_by_the_old_confidences(tmp_path):
     table = pl.read_csv(theirs)
     table.with_columns(abstain=table["prob_a"] > 0.2).write_csv(theirs)
     said = succeed("calibrate", theirs, "--target", "y", "--out", out)
-    assert "'abstain' was decided by the old confidences" in said.stderr
+    assert "'abstain' was computed from the old confidences" in said.stderr
     assert pl.read_csv(out).columns == ["y", "prob_a", "prob_b"]
 
 

@@ -84,7 +84,7 @@ def test_formulas_are_defused_only_when_asked(shelf, tmp_path):
     ("args", "code", "message"),
     [
         (["--out", "p.xlsx"], 2, ".csv, .tsv, .csv.gz, .tsv.gz or .parquet"),
-        (["--out", "-", "--json"], 2, "both want standard output"),
+        (["--out", "-", "--json"], 2, "cannot both write to standard output"),
         (["--out", "-", "--keep", "szie"], 3, "Did you mean 'size'?"),
         (
             ["--out", "-", "--max-risk", "7"],

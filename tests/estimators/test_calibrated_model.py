@@ -167,7 +167,7 @@ def test_wrong_data_is_told(data):
     forest = overfitted().fit(*data["train"])
     with pytest.raises(DataError, match="row 0 is 'yak'"):
         CalibratedModel(forest).fit(X, np.where(np.arange(len(y)) == 0, "yak", y))
-    with pytest.raises(ConfigError, match="knows its own classes"):
+    with pytest.raises(ConfigError, match="has its own classes"):
         CalibratedModel(forest, classes=NAMES).fit(X, y)
     broken = models.mlp(2, 5)
     next(broken.parameters()).data.fill_(float("nan"))

@@ -25,7 +25,7 @@ from selfcal.training.recipe import Recipe
 METHODS = ["standard", "isoreg", "bo4sc"]
 
 EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": "which rows are kept back depends on their number, and "
+    "check_sample_weight_equivalence_on_dense_data": "which rows are held out depends on their number, and "
     "single precision sums a row of weight two in another order than the row twice"
 }
 ISOREG_FAILURES = {
@@ -568,7 +568,7 @@ class TestNetwork:
                 return super().forward(x) / (x[:, :1] < 100)
 
         model = classifier(network=Pole, standardize=False).fit(*data)
-        with pytest.raises(DataError, match=r"no finite scores for row 3 of X \(1 such rows\)"):
+        with pytest.raises(DataError, match=r"no finite scores for row 3 of X \(1 such row\)"):
             model.predict(changed(data[0], 1e3, row=3, column=0))
 
 
@@ -672,7 +672,7 @@ class TestBadInput:
             (lambda X, y: (X, np.arange(150)), "got 150 rows in 150 classes, none of which has the 3 rows"),
             (lambda X, y: (X[:4], [0, 0, 1, 1]), "none of which has the 3 rows"),
             (lambda X, y: (X[:1], y[:1]), "one class"),
-            (lambda X, y: (X, y + 0.5), "continuous.*row 0 is .*Cut a continuous target"),
+            (lambda X, y: (X, y + 0.5), "continuous.*row 0 is .*Bin a continuous target"),
         ],
     )
     def test_data(self, data, change, message):

@@ -59,7 +59,7 @@ class TestFeatureTable:
             (with_cell(None), "row 2, column 1 is NaN"),
             (with_cell(-np.inf), "row 2, column 1 is infinity"),
             (with_cell("nan"), "row 2, column 1 is NaN"),
-            (np.ma.array(TABLE, mask=TABLE == 5), r"row 2, column 1 is NaN \(1 such cells"),
+            (np.ma.array(TABLE, mask=TABLE == 5), r"row 2, column 1 is NaN \(1 such cell"),
             (np.ma.array(TABLE.astype(int), mask=TABLE == 5), "row 2, column 1 is NaN"),
             (np.full((3, 2), np.nan), "row 0, column 0 is NaN .6 such cells.*SimpleImputer"),
         ],
@@ -92,7 +92,7 @@ class TestFeatureTable:
             (TABLE.astype("M8[D]").tolist(), "row 0, column 0 is datetime.date"),
             ([[np.datetime64("2020-01-01")]] * 3, r"got datetime64\[D\]"),
             (TABLE.astype("m8[s]"), r"got timedelta64\[s\]"),
-            (np.zeros((3, 2), dtype=[("a", float), ("b", float)]), "Give each field a column of its own"),
+            (np.zeros((3, 2), dtype=[("a", float), ("b", float)]), "Pass each field as a separate column"),
             (scipy.sparse.csr_array(TABLE), "dense data is required"),
             (None, r"table of numbers of shape \(rows, columns\).*got a NoneType"),
             (3.5, "got a float"),
@@ -188,7 +188,7 @@ class TestLabels:
 
     @pytest.mark.parametrize("missing", [None, np.nan, np.inf, -np.inf, np.float32("nan"), Undecided()])
     def test_missing_labels_name_the_row(self, missing):
-        with pytest.raises(DataError, match=r"a label in every row; row 2 is .*1 such rows.*Drop the rows"):
+        with pytest.raises(DataError, match=r"a label in every row; row 2 is .*1 such row.*Drop the rows"):
             labels(np.array(["a", "b", missing], dtype=object), 3)
 
     @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ class TestLabels:
     @pytest.mark.parametrize(
         ("y", "message"),
         [
-            ([0.0, 1.5], "continuous.*row 1 is 1.5.*Cut a continuous target into classes"),
+            ([0.0, 1.5], "continuous.*row 1 is 1.5.*Bin a continuous target into classes"),
             (np.array([0, 1.5], dtype=object), "continuous.*row 1 is 1.5"),
             (np.array([{}, {}]), "row 0 is {}"),
             (np.eye(2), r"vector with one label per row; .*\(2, 2\).*y.argmax\(axis=1\)"),

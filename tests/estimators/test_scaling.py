@@ -33,6 +33,6 @@ def test_a_weight_of_two_is_a_row_twice():
 def test_a_cell_too_far_away_is_named():
     table = np.array([[0.0, 1.0], [0.0, 2 * MAX_SCALED]])
     with pytest.raises(
-        DataError, match=r"X_val must lie near zero; row 1, column 1 is 2e\+18 \(1 such cells\)"
+        DataError, match=r"X_val must lie near zero; row 1, column 1 is 2e\+18 \(1 such cell\)"
     ):
         Scaling.none(2).tensor(table, BaseEstimator(), limit="near zero", name="X_val")

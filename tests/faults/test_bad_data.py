@@ -129,7 +129,7 @@ def test_infinite_numbers(nonfinite):
 def test_text_in_a_column_of_numbers():
     table = pl.DataFrame({"x": [str(i % 7) for i in range(3000)] + ["oops"] + ["5"] * 100})
     with pytest.raises(
-        DataError, match=r"Column 'x' must hold numbers.*row 3001 is 'oops' \(1 such cells.*--kind x=category"
+        DataError, match=r"Column 'x' must hold numbers.*row 3001 is 'oops' \(1 such cell.*--kind x=category"
     ):
         infer_schema(table)
     assert infer_schema(table, kinds={"x": "category"}).columns[0].kind == "category"

@@ -88,7 +88,7 @@ def test_every_method_takes_groups(method):
         assert 0 < trained.sum() < 200
         assert not set(groups[trained]) & set(groups[~trained])
     without = groups.astype(object)
-    without[:100] = None  # each is a group of its own
+    without[:100] = None  # each is a separate group
     own = np.r_[np.arange(1000, 1100), groups[100:]]
     np.testing.assert_array_equal(
         model.fit(X, y, groups=without).predict_proba(X), model.fit(X, y, groups=own).predict_proba(X)

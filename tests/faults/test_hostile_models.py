@@ -164,7 +164,7 @@ class TestFilesThatAreNone:
         refused(file.parent, name)
 
     def test_no_folder(self, tmp_path):
-        refused(tmp_path / "absent", "and there is none")
+        refused(tmp_path / "absent", "but it does not exist")
         refused("nul\0byte", "could not be read")
         os.mkfifo(tmp_path / "pipe")
         refused(tmp_path / "pipe", "must be a folder")
@@ -355,7 +355,7 @@ def test_what_is_read_without_loading_is_checked_too(tmp_path, good):
     folder = written(tmp_path / "model", good[0] | {"report.html": b"<html>"})
     (folder / "report.html").unlink()
     for read in reading:
-        with pytest.raises(ModelFormatError, match=r"report\.html must be a file, and is missing"):
+        with pytest.raises(ModelFormatError, match=r"report\.html must be a file; it does not exist"):
             read(folder)
     with pytest.raises(ConfigError, match=r"name must be one of .*got '\.\./model\.json'"):
         read_extra(folder, "../model.json")

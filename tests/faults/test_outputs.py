@@ -118,7 +118,7 @@ def test_files_are_replaced_only_by_force_and_the_input_never(command, desk, mon
             refused(desk, *words, place, *more)
     (desk / out).write_text("mine")
     said = refused(desk, *words, out)
-    assert f"{out} exists already. Add --force to replace it" in said
+    assert f"{out} already exists. Add --force to replace it" in said
     succeed(*words, out, "--force")
     assert (desk / out).read_bytes() != b"mine"
 

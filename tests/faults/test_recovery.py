@@ -172,7 +172,7 @@ def test_huge_scores_of_the_network(method):
         np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
         assert 0 < metrics.log_loss(y, probs) < math.inf
     model.module_.size = math.inf
-    with pytest.raises(DataError, match=r"The network gives no finite scores for row 0 of X"):
+    with pytest.raises(DataError, match=r"The network returns no finite scores for row 0 of X"):
         model.predict_proba(x)
 
 

@@ -102,7 +102,7 @@ class TestChangedBytes:
     @pytest.mark.parametrize("name", sorted(FILES))
     def test_a_missing_file(self, folder, name):
         (folder / name).unlink()
-        refused(folder, f"{name} must be a file, and is missing")
+        refused(folder, f"{name} must be a file; it does not exist")
 
     @pytest.mark.parametrize("name", sorted(FILES - {"model.json"}))
     def test_a_file_of_another_model(self, folder, folders, name):

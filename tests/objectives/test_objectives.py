@@ -117,7 +117,7 @@ def test_single_precision_is_kept_and_agrees(objective):
 
 @pytest.mark.parametrize("label", [3, -1, -100])  # the last is what torch's own cross-entropy skips
 def test_a_label_without_a_logit_is_an_error(objective, label):
-    expected = rf"class codes from 0 to 2, .* row 1 of the batch is {label} \(1 such rows\)\. Drop these rows"
+    expected = rf"class codes from 0 to 2, .* row 1 of the batch is {label} \(1 such row\)\. Drop these rows"
     with pytest.raises(DataError, match=expected):
         objective(*batch(torch.zeros(3, 3), torch.tensor([0, label, 1])))
 

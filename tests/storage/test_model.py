@@ -292,7 +292,7 @@ class TestNetworks:
     def test_nan_is_not_saved(self, tmp_path):
         model = fitted()
         next(model.module_.parameters()).data.fill_(float("nan"))
-        with pytest.raises(TrainingError, match=r"must have no NaN to be saved; '0\.weight' has"):
+        with pytest.raises(TrainingError, match=r"must not hold NaN to be saved; '0\.weight' does"):
             model.save(tmp_path / "model")
         assert not (tmp_path / "model").exists()
 

@@ -195,7 +195,7 @@ class TestThroughAFolder:
 class TestRules:
     @pytest.mark.parametrize("key", ["members", "own", "name", "kind"])
     def test_keys_that_are_taken(self, key):
-        with pytest.raises(ConfigError, match="must have a key of its own"):
+        with pytest.raises(ConfigError, match="must have a unique key"):
             type("Other", (Wrapper,), {}, key=key)
         assert sum(kind.key == key for kind in wrappers()) == (key == "members")
 
@@ -219,7 +219,7 @@ class TestRules:
             Builder(*SIZES, max_networks=2)({"members": [{"members": [spec_of(network())] * 2}] * 2})
 
     def test_summaries(self):
-        assert summary_of(ensemble(network(), network())) == "2 networks that answer together"
+        assert summary_of(ensemble(network(), network())) == "ensemble of 2 networks"
         assert summary_of(corrected(network())) == "hidden layers [5, 4], corrected for wrong labels"
         assert summary_of(corrected(network("resnet18"))) == "resnet18, corrected for wrong labels"
         assert summary_of(sharpened(network())) == "Sharpened"

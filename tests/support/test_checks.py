@@ -99,7 +99,7 @@ class TestProbabilities:
             ([0.5, 0.5], r"got shape \(2,\).*column_stack"),
             ([[1.0]], r"got shape \(1, 1\)"),
             (np.zeros((0, 2)), "no rows"),
-            ([[0.5, 0.5], [2.0, 1.0]], r"row 1 is .* with sum 3 \(1 such rows\).*softmax"),
+            ([[0.5, 0.5], [2.0, 1.0]], r"row 1 is .* with sum 3 \(1 such row\).*softmax"),
             ([[0.5, np.nan]], "row 0 is"),
             ([[1.5, -0.5]], "row 0 is"),
             ([[np.inf, -np.inf]], "row 0 is"),
@@ -140,7 +140,7 @@ class TestUnitInterval:
         [
             ([], r"got shape \(0,\)"),
             ([[0.5]], r"got shape \(1, 1\)"),
-            ([0.5, 1.5], r"row 1 is 1.5 \(1 such rows\).*calibrate"),
+            ([0.5, 1.5], r"row 1 is 1.5 \(1 such row\).*calibrate"),
             ([np.nan], "row 0 is nan"),
         ],
     )
@@ -166,7 +166,7 @@ class TestLabelCodes:
     @pytest.mark.parametrize(
         ("y", "classes", "message"),
         [
-            ([0, 3], None, r"y must hold labels from \[0, 1\]; row 1 is 3 \(1 such rows\). Pass classes="),
+            ([0, 3], None, r"y must hold labels from \[0, 1\]; row 1 is 3 \(1 such row\). Pass classes="),
             ([-1, 0], None, "row 0 is -1"),
             ([0.5, 0], None, "row 0 is 0.5"),
             ([np.nan, 0], None, "row 0 is nan"),

@@ -94,7 +94,7 @@ def test_an_unknown_category_without_a_bucket_is_all_zeros_and_counted():
     encoded = preprocessor.encode(pl.DataFrame({"x": ["c", None, "b"]}))
     assert encoded.values.tolist() == [[0, 0], [0, 0], [0, 1]]
     assert encoded.unseen == {"x": 1}
-    assert "1 cells with a category that was not seen in training" in encoded.notes[0]
+    assert "1 cell with a category that was not seen in training" in encoded.notes[0]
 
 
 def test_typed_and_text_columns_give_the_same_numbers():

@@ -49,7 +49,7 @@ def test_rows_of_a_group_stay_together_and_its_column_is_not_a_feature():
     assert len(set(unknown)) == 4 == sum(np.isin(found.groups, unknown))
     assert found.notes == (
         "Column 'who' is not used as a feature; rows with the same of its 100 values are kept in the same part.",
-        "4 of 200 rows have no value in it; each is a group of its own.",
+        "4 of 200 rows have no value in it; each is a separate group.",
     )
 
 

@@ -90,5 +90,5 @@ def test_many_whole_numbers_may_be_a_quantity():
         {"age": [str(20 + i % 40) for i in range(200)], "code": [f"c{i % 40}" for i in range(200)]}
     )
     (note,) = read_target(ages, "age").notes
-    assert "'age' holds 40 whole numbers, and each is a class of its own" in note
+    assert "'age' holds 40 whole numbers, and each is a separate class" in note
     assert read_target(ages, "code").notes == ()

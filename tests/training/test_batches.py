@@ -130,7 +130,7 @@ def test_loader_settings_are_kept():
 
 def test_a_loader_without_batches_is_an_error_and_not_an_endless_loop():
     loader = DataLoader(TensorDataset(X, Y), batch_size=128, drop_last=True)
-    with pytest.raises(DataError, match="gave no batch"):
+    with pytest.raises(DataError, match="got no batch"):
         next(Endless(as_batches(loader)))
 
 

@@ -76,6 +76,16 @@ def listed(names: Sequence[object], most: int = 10) -> str:
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
 
 
+def such(n: int, noun: str) -> str:
+    """Return the number of rows or cells of a kind, for a message.
+
+    Example:
+        >>> such(1, "row"), such(1077, "cell")
+        ('1 such row', '1,077 such cells')
+    """
+    return f"{n:,} such {noun}{'' if n == 1 else 's'}"
+
+
 def did_you_mean(name: str, options: Iterable[str], *, cutoff: float = 0.5) -> str:
     """Return a sentence that suggests the closest option, with a space before it; empty if none is close.
 
@@ -151,7 +161,7 @@ def probabilities(probs: ArrayLike, name: str = "probs") -> Float:
         raise DataError(
             f"{name} must hold probabilities that sum to one in each row; row {row} is "
             f"{np.array2string(p[row], threshold=6, precision=4)} with sum {total[row]:.6g} "
-            f"({int(wrong.sum())} such rows). If these are logits, apply scipy.special.softmax(logits, axis=1)."
+            f"({such(int(wrong.sum()), 'row')}). If these are logits, apply scipy.special.softmax(logits, axis=1)."
         )
     return np.clip(p, 0.0, 1.0)
 
@@ -181,7 +191,7 @@ def unit_interval(values: ArrayLike, name: str = "confidence") -> Float:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataError(
-            f"{name} must lie in [0, 1]; row {row} is {plain(c[row])!r} ({int(wrong.sum())} such rows). "
+            f"{name} must lie in [0, 1]; row {row} is {plain(c[row])!r} ({such(int(wrong.sum()), 'row')}). "
             "If these are scores, calibrate them first."
         )
     return np.clip(c, 0.0, 1.0)
@@ -216,7 +226,7 @@ def label_codes(
         shown = np.array2string(names, threshold=8, separator=", ")
         raise DataError(
             f"{name} must hold labels from {shown}; row {row} is {plain(y[row])!r} "
-            f"({int(np.sum(unknown))} such rows). {remedy}"
+            f"({such(int(np.sum(unknown)), 'row')}). {remedy}"
         )
     return codes.astype(np.int64, copy=False)
 

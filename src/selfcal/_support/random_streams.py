@@ -1,7 +1,7 @@
 """Random streams: a training run has its own, and does not use torch's global generator.
 
 The global generator is shared by all threads of a process, so that runs in several threads would affect each other. A
-run therefore has generators of its own. `Dropout` and other parts of selfcal use the stream of their thread; for code
+run therefore has its own generators. `Dropout` and other parts of selfcal use the stream of their thread; for code
 that only uses torch's global generator, calls without a generator are redirected to the stream.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from selfcal._support.checks import in_range, positive_int
+from selfcal._support.checks import in_range, positive_int, such
 from selfcal.errors import DataError
 
 
@@ -33,7 +33,7 @@ def known_labels(logits: Tensor, y: Tensor) -> Tensor:
         row = int(unknown.int().argmax())
         raise DataError(
             f"Labels must be class codes from 0 to {n_classes - 1}, one for each logit; row {row} of the batch is "
-            f"{y[row].item()} ({int(unknown.sum())} such rows). Drop these rows, or give the network as many "
+            f"{y[row].item()} ({such(int(unknown.sum()), 'row')}). Drop these rows, or give the network as many "
             "outputs as there are classes."
         )
     return y

@@ -76,7 +76,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         return self.predict_proba(logits).argmax(axis=1)
 
     def predict_proba(self, logits: ArrayLike) -> Float:
-        """Calibrated probabilities: positive, each row with sum one."""
+        """Calibrated probabilities: positive, each row sums to one."""
         z = self._checked(logits)
         return softmax(z) if self.is_identity_ else as_rows(self._map(z))
 
@@ -172,6 +172,6 @@ def softmax(z: Float) -> Float:
 
 
 def as_rows(values: Float) -> Float:
-    """Return rows normalised to sum one and kept above zero."""
+    """Return rows normalised to sum to one and kept above zero."""
     probs = values / values.sum(axis=1, keepdims=True)
     return np.maximum(probs, SMALLEST, out=probs)

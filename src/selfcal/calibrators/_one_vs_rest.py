@@ -1,4 +1,4 @@
-"""One curve for each class against the rest, the rows then scaled to sum one."""
+"""One curve for each class against the rest, with the rows normalised to sum to one."""
 
 from __future__ import annotations
 

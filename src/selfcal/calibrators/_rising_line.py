@@ -26,7 +26,7 @@ class Line:
 
 
 class Rows(NamedTuple):
-    """What a line is fitted to."""
+    """The data that a line is fitted to."""
 
     scores: Float
     """One column for each class; a single one for the second of two classes."""

@@ -1,4 +1,4 @@
-"""Bayesian binning into quantiles: an average of histograms, weighted by how well each explains the labels."""
+"""Bayesian binning into quantiles: an average of histograms, weighted by their marginal likelihood."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BBQ(OneVsRest):
     in the same bins tie, so the choice of class may change.
 
     Args:
-        prior_weight: Number of rows the prior of a whole model counts for (N' in the paper).
+        prior_weight: Weight of the prior of a whole model, in rows (N' in the paper).
         spread: How far the numbers of bins reach on either side of the cube root of N (C in the paper).
 
     Attributes:

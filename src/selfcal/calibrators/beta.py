@@ -34,7 +34,7 @@ class BetaCalibration(OneVsRest):
 
     This is the posterior when p has a beta distribution in either class. With ``a = b = 1, c = 0`` it is the
     identity, which is what a class keeps that no row, or every row, belongs to. More than two classes have
-    one curve each, of their softmax probability, and the rows are scaled to sum one.
+    one curve each, of their softmax probability, and the rows are normalised to sum to one.
 
     Args:
         parameters: ``"abm"`` for all three; ``"am"`` for ``a = b``, a sigmoid of the log odds; ``"ab"`` for
@@ -80,7 +80,7 @@ class BetaCalibration(OneVsRest):
         return BetaCurve(float(a), float(b), float(c))
 
     def formula(self, ops: Operations) -> Head:
-        """``expit(a * log(p) - b * log(1 - p) + c)``, the rows scaled to sum one."""
+        """``expit(a * log(p) - b * log(1 - p) + c)``, the rows normalised to sum to one."""
         a, b, c = (ops.constant(self._of_curves(name)) for name in "abc")
 
         def head(z: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Field-aware calibration: a rising line plot of the scores, and a term for each value of a categorical field."""
+"""Field-aware calibration: an increasing function of the scores, and a term for each value of a categorical field."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Values = NDArray[np.object_]
 
 
 class FieldAwareCalibration(LogitCalibrator):
-    """Calibrate with a rising piecewise linear line, and shift it for each value of a field such as the site.
+    """Calibrate with an increasing piecewise linear function, shifted for each value of a field such as the site.
 
     Two classes with log odds s: ``P(y = 1) = sigmoid(line(s) + term[v, 1] - term[v, 0])``, v the value of the
     field. More classes have one common line, which takes the logarithms of their softmax probabilities:
     ``p ∝ exp(line(log p_c) + term[v, c])``, so that temperature scaling is the case of a straight line. The line
-    has a slope, not below zero, between any two quantiles of the scores, and goes on straight beyond the last.
+    has a slope, not below zero, between any two quantiles of the scores, and is extended linearly beyond the last.
     The log loss plus ``l2 / 2`` times the squares of the terms, of the offset and of the slopes less one is
     minimised by L-BFGS from the identity, where that penalty is zero: the fit cannot end above it. A value not
     seen in fit, or missing (None or NaN), has the neutral term 0; without a field only the line is fitted, which
@@ -34,7 +34,7 @@ class FieldAwareCalibration(LogitCalibrator):
 
     Args:
         n_bins: Maximum number of slopes; equal scores have one.
-        l2: Strength of the penalty: roughly the number of rows that the identity counts for.
+        l2: Strength of the penalty: roughly the weight of the identity, in rows.
 
     Attributes:
         line_: The line: `knots` where the slope changes, `slopes` between them, and `offset`, its value at 0.
@@ -133,7 +133,7 @@ class FieldAwareCalibration(LogitCalibrator):
 
 
 def scores(z: Float) -> Float:
-    """What the line takes: the log odds of the second of two classes, or the log probabilities of more."""
+    """The input of the line: the log odds of the second of two classes, or the log probabilities of more."""
     return z[:, 1:] - z[:, :1] if z.shape[1] == 2 else log_softmax(z, axis=1)
 
 

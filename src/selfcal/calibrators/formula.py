@@ -12,7 +12,7 @@ Head = Callable[[Any], Any]
 
 
 class Operations(Protocol):
-    """What a formula is made of besides sums and products; arrays have one row per sample."""
+    """The operations of a formula besides sums and products; arrays have one row per sample."""
 
     def constant(self, values: Float) -> Any:
         """An array of the library."""
@@ -33,7 +33,7 @@ class Operations(Protocol):
         """Each logit less the logsumexp of the others; of two classes, those of the second alone."""
 
     def one_vs_rest(self, values: Any) -> Any:
-        """Rows scaled to sum one; a single column is the probability of the second of two classes."""
+        """Rows normalised to sum to one; a single column is the probability of the second of two classes."""
 
 
 @runtime_checkable

@@ -78,7 +78,7 @@ class Steps:
 
 
 def probability(log_odds: Float) -> Float:
-    """Return the probability for these log odds; above zero, so that impossible rows have a bin of their own."""
+    """Return the probability for these log odds; above zero, so that impossible rows have a separate bin."""
     return np.maximum(expit(log_odds), SMALLEST)
 
 

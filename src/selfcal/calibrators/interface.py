@@ -1,4 +1,4 @@
-"""The interface of a post-hoc calibrator, in a module of its own because it needs no torch."""
+"""The interface of a post-hoc calibrator, in a separate module because it needs no torch."""
 
 from __future__ import annotations
 

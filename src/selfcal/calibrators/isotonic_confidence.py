@@ -1,4 +1,4 @@
-"""Isotonic regression of being right on the confidence."""
+"""Isotonic regression of the correctness on the confidence."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class PlattScaling(OneVsRest):
 
     ``expit(a * s + b)``, where s is the difference of the two logits, has the lowest log loss with respect to
     the targets ``(n1 + 1) / (n1 + 2)`` for the n1 rows of the class and ``1 / (n0 + 2)`` for the n0 others,
-    so that a and b are finite even if s separates the two. Weights count as numbers of rows. More than two
-    classes have one sigmoid each, of the log odds against the rest, and the rows are scaled to sum one.
+    so that a and b are finite even if s separates the two. Weights are treated as numbers of rows. More than two
+    classes have one sigmoid each, of the log odds against the rest, and the rows are normalised to sum to one.
 
     Attributes:
         curves_: The sigmoids, with `slope` and `intercept`.
@@ -57,6 +57,6 @@ class PlattScaling(OneVsRest):
         return Sigmoid(float(slope), float(intercept))
 
     def formula(self, ops: Operations) -> Head:
-        """``expit(a * s + b)`` of the log odds s, the rows scaled to sum one."""
+        """``expit(a * s + b)`` of the log odds s, the rows normalised to sum to one."""
         slope, intercept = (ops.constant(self._of_curves(name)) for name in ("slope", "intercept"))
         return lambda z: ops.one_vs_rest(ops.sigmoid(slope * ops.log_odds(z) + intercept))

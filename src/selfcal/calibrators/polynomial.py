@@ -18,12 +18,12 @@ from selfcal.calibrators.temperature import TemperatureScaling
 
 
 class PolynomialCalibration(OneVsRest):
-    """A rising polynomial from [0, 1] to [0, 1] of least squared error.
+    """An increasing polynomial from [0, 1] to [0, 1] of least squared error.
 
     In the Bernstein basis of degree d, ``f(u) = sum_j beta_j C(d, j) u^j (1 - u)^(d - j)``, and
     ``0 <= beta_0 <= ... <= beta_d <= 1`` makes f rise and stay in [0, 1]. Least squares under these
     constraints is the search for the point of a simplex that is nearest to the labels, which one non-negative
-    least-squares problem of d + 2 rows solves exactly. (The paper allows every rising polynomial, with
+    least-squares problem of d + 2 rows solves exactly. (The paper allows every increasing polynomial, with
     semidefinite constraints; each of them is the limit of these as d grows.) The score u is the probability
     after temperature scaling: the rows of an over-confident network would all be at the ends of the interval.
     For n rows and k classes the prediction is ``(n f + 1/k) / (n + 1)``, as if one more row were divided equally
@@ -86,7 +86,7 @@ class Polynomial:
 
 
 def rising_coefficients(u: Float, y: NDArray[np.bool_], weight: Float, degree: int) -> Float:
-    """The Bernstein coefficients, rising within [0, 1], of least weighted squared error.
+    """The Bernstein coefficients, increasing within [0, 1], of least weighted squared error.
 
     With tails T_j, the sums of the basis from j on, and increments v_j of the coefficients (and one more, v_{d+1},
     of the constant 0, to make the sum one), the residual is ``sum_j v_j (T_j - y)``. Of the non-negative v,

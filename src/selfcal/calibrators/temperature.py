@@ -19,7 +19,7 @@ PILOT_ROWS = 4096
 
 
 class TemperatureScaling(LogitCalibrator):
-    """Divide the logits by the temperature of the lowest log loss.
+    """Divide the logits by the temperature with the lowest log loss.
 
     With beta = 1 / T, the loss ``mean(logsumexp(beta z) - beta z_y)`` is convex. Its slope in beta is
     ``mean(E[z] - z_y)`` and its curvature ``mean(Var[z])`` under the scaled probabilities, so that a guarded

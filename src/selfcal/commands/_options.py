@@ -56,7 +56,7 @@ def _parameters(group: Any) -> list[inspect.Parameter]:
 
 @dataclass(frozen=True)
 class TextOptions:
-    """How a text file is written."""
+    """The format of a text file."""
 
     sep: Annotated[
         str | None,
@@ -78,7 +78,7 @@ class TextOptions:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the columns of a table hold, and how its rows belong together."""
+    """The kinds and values of the columns of a table, and the groups of its rows."""
 
     kind: Annotated[
         list[str] | None,
@@ -118,7 +118,7 @@ class TableOptions:
             "drop_unlabelled": self.drop_unlabelled,
             "classes_anyway": self.classes_anyway,
             "group": self.group,
-            "kinds": pairs("--kind", self.kind),
+            "kinds": pairs("--kind", self.kind, example="zip=category"),
             "missing": self.missing or (),
             "nonfinite": self.nonfinite,
             "decimal": self.decimal,
@@ -133,7 +133,7 @@ ProbPrefix = Annotated[
 
 @dataclass(frozen=True)
 class PredictionOptions:
-    """Where predictions are in a table."""
+    """The columns of a table that hold the predictions."""
 
     prob_prefix: ProbPrefix = None
     columns: Annotated[

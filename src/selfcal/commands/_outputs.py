@@ -1,4 +1,4 @@
-"""Where a command writes: refused before any work is done if something would be lost."""
+"""Checks of output paths, made before any work is done so that nothing is overwritten by accident."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_file(option: str, out: str | Path, *, inputs: Iterable[str] = (), forc
         if os.path.exists(source) and path.exists() and os.path.samefile(source, path):
             raise ConfigError(f"{option} must not name the input {source}, which would be lost.")
     if not force:
-        raise ConfigError(f"{path} exists already. Add --force to replace it, or choose another {option}.")
+        raise ConfigError(f"{path} already exists. Add --force to replace it, or choose another {option}.")
 
 
 def check_page(option: str, page: Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:
@@ -71,7 +71,7 @@ def check_results_folder(folder: Path, *, results: str | None = "results.json", 
 
 @contextmanager
 def results_folder(folder: Path) -> Iterator[None]:
-    """Within it, this process alone writes results into a folder, which must be one to do so."""
+    """A context in which only this process writes results into a folder, after checking it."""
     check_results_folder(folder)
     with locked(folder):
         yield
@@ -82,7 +82,7 @@ def _check_not_above(folder: Path) -> None:
     real = Path(os.path.realpath(folder))
     if real == Path.cwd() or real in Path.cwd().parents:
         raise ConfigError(
-            f"--out must name a folder of its own for the model; {str(folder)!r} is or contains the current folder. "
+            f"--out must name a separate folder for the model; {str(folder)!r} is or contains the current folder. "
             "Choose a new name, such as --out model."
         )
 

@@ -21,7 +21,7 @@ _FINDINGS = {"over": "over-confident", "under": "under-confident", "": ""}
 
 
 def short_name(score: str) -> str:
-    """How a score of `Predictions.scores` is written.
+    """The printed name of a score of `Predictions.scores`.
 
     >>> short_name("accuracy"), short_name("ece")
     ('accuracy', 'ECE')
@@ -30,7 +30,7 @@ def short_name(score: str) -> str:
 
 
 def verdict_text(judged: Scores) -> str:
-    """Whether the confidences are calibrated, in a line."""
+    """One line on whether the confidences are calibrated."""
     from selfcal.reporting._verdict import JUDGEMENTS
 
     return f"Verdict: {JUDGEMENTS[judged.judgement]}. {judged.verdict.text}"

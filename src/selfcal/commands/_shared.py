@@ -1,4 +1,4 @@
-"""What the commands have in common: how they print, and how words of the command line are read."""
+"""Helpers that all commands use: printing, and parsing of command-line values."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def note(*notes: str) -> None:
-    """Tell the user something on standard error, where it never gets into a result."""
+    """Print notes to standard error, separate from the result."""
     for text in notes:
         say(f"note: {text}", err=True)
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Within it, what the library warns of is said in one line, once."""
+    """A context in which each warning of the library is printed once, as a one-line note."""
     with warnings.catch_warnings():
         warnings.simplefilter("once", UserWarning)
         warnings.showwarning = lambda message, category, *_: (
@@ -70,7 +70,7 @@ def warnings_as_notes() -> Iterator[None]:
 def read_showing(
     title: str, source: str, *, show: bool = True, **options: Any
 ) -> Iterator[Iterator[pl.DataFrame]]:
-    """Within it, read a table part by part, as `read_batches` does, and show how far it has come."""
+    """A context that reads a table part by part, as `read_batches` does, and shows the progress."""
     from selfcal._support.progress import progress_bar
     from selfcal.tabular.io import read_batches
 
@@ -117,13 +117,13 @@ def schema_text(schema: Schema, most: int = 40) -> str:
     return shown + (f"\n... and {more:,} more columns" if more > 0 else "")
 
 
-def pairs(option: str, values: Iterable[str] | None) -> dict[str, str]:
-    """NAME=VALUE, several times; the name may hold an equals sign, the value not."""
+def pairs(option: str, values: Iterable[str] | None, *, example: str) -> dict[str, str]:
+    """NAME=VALUE, several times; the name may contain an equals sign, the value may not."""
     found = {}
     for value in values or ():
         name, equals, word = value.rpartition("=")
         if not equals or not name:
-            raise ConfigError(f"{option} must be NAME=VALUE, such as {option} zip=category; got {value!r}.")
+            raise ConfigError(f"{option} must be NAME=VALUE, such as {option} {example}; got {value!r}.")
         found[name] = word
     return found
 

@@ -32,7 +32,7 @@ class _Commands(TyperGroup):
     """Turns our own errors into one line and an exit code; anything else is a bug and keeps its traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take --debug wherever it stands: who needs it has just seen an error and goes on at the end of the line."""
+        """Accept --debug anywhere: after an error, it is easiest to append it to the previous command."""
         others = [word for word in args if word != "--debug"]
         return super().parse_args(ctx, ["--debug"] * (len(others) < len(args)) + others)
 

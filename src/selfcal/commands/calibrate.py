@@ -55,7 +55,7 @@ def calibrate(
     from selfcal.workflows.recalibration import Recalibration
 
     if as_json and out == "-":
-        raise ConfigError("--json and --out - both want standard output; give --out a file.")
+        raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
     separator_of(out)
     check_file("--out", out, inputs=[predictions, apply or predictions], force=force)
     reading = text.reading()
@@ -64,12 +64,12 @@ def calibrate(
     note(layout.text)
     recalibration = Recalibration(layout, calibrator).fit(table, drop_unlabelled=drop_unlabelled)
     if apply is None:
-        note("the calibrator is applied to the rows it was fitted on; evaluate it on other rows (--apply).")
+        note("The calibrator is applied to the rows it was fitted on; evaluate it on other rows (--apply).")
         parts = iter([table])
     else:
         parts = read_batches(apply, allow_empty=True, **reading)
     if recalibration.stale(table):
-        note("the column 'abstain' was decided by the old confidences and is dropped.")
+        note("The column 'abstain' was computed from the old confidences and is dropped.")
     rows = write_batches(_applied(recalibration, parts), out)
     scores = {"before": recalibration.before.scores(), "after": recalibration.after.scores()}
     if as_json:
@@ -102,13 +102,13 @@ def calibrate(
 
 
 def _change(gain: Comparison) -> str:
-    """The change of the log loss, in a line."""
+    """One line on the change of the log loss."""
     fell = "rose" if gain.difference.value > 0 else "fell"
-    sure = ", no significant difference" if 0 in gain.difference else ""
+    remark = ", no significant difference" if 0 in gain.difference else ""
     return (
         f"Log loss {fell} from {gain.b:.4f} to {gain.a:.4f} on {gain.n:,} rows in cross-validation: difference "
         f"{gain.difference.value:+.4f} [{gain.difference.low:+.4f}, {gain.difference.high:+.4f}] "
-        f"({gain.difference.level:.0%} interval), p = {gain.p_value:.2g}{sure}."
+        f"({gain.difference.level:.0%} interval), p = {gain.p_value:.2g}{remark}."
     )
 
 

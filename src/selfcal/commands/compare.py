@@ -119,7 +119,10 @@ def tune(
     from selfcal.workflows.table_model import TableModel
 
     recipes.named(method)
-    options = {name: _values(name, text) for name, text in (pairs("--grid", over) or GRID).items()}
+    options = {
+        name: _values(name, text)
+        for name, text in (pairs("--grid", over, example="learning_rate=0.002,0.01") or GRID).items()
+    }
     folder = Path(f"{stem(data)}-tuned") if out is None else out
     task = _task(data, target, text, columns, max_epochs, within=0)
     check_model_folder(folder / "model", force=force)
@@ -148,7 +151,7 @@ def tune(
 
 def _file(data: str) -> str:
     if data == "-":
-        raise ConfigError("The data is read several times; give a file instead of -.")
+        raise ConfigError("The data is read several times; pass a file instead of -.")
     return data
 
 
@@ -189,7 +192,7 @@ def _values(name: str, text: str) -> list[Any]:
         return [kind(word) for word in words("--grid", text)]
     except ValueError:
         raise ConfigError(
-            f"--grid {name} must be numbers, such as {name}={GRID.get(name, '100,200')}; got {text!r}."
+            f"--grid {name} must hold numbers, such as {name}={GRID.get(name, '100,200')}; got {text!r}."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""`selfcal doctor`: whether everything that selfcal needs is there."""
+"""`selfcal doctor`: a check of the installation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONAL = ("onnx", "onnxruntime", "optuna")
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Show versions, threads and what else matters when something does not work; exits 1 if something is missing.
+    """Show versions, threads and other facts for a bug report; the exit code is 1 if a package is missing.
 
     Try:
 
@@ -91,9 +91,9 @@ def _torch() -> dict[str, Any]:
 
     from selfcal import recipes
 
-    cuda = f"{torch.cuda.device_count()} devices" if torch.cuda.is_available() else "no"
+    cuda = f"CUDA devices: {torch.cuda.device_count()}" if torch.cuda.is_available() else "no CUDA device"
     return {
         "torch threads": f"{torch.get_num_threads()}",
-        "torch build": f"CUDA {cuda}, built for {torch.version.cuda or 'the CPU'}",
+        "torch build": f"{cuda}, built for {'CUDA ' + torch.version.cuda if torch.version.cuda else 'the CPU'}",
         "methods": ", ".join(recipes.names()),
     }

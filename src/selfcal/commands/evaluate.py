@@ -1,4 +1,4 @@
-"""`selfcal evaluate`: scores and calibration of predictions, whoever made them."""
+"""`selfcal evaluate`: scores and calibration of predictions of any model."""
 
 from __future__ import annotations
 

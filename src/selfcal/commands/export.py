@@ -1,4 +1,4 @@
-"""`selfcal export`: a model for programs that have no Python."""
+"""`selfcal export`: a model as ONNX, for programs without Python."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def export(
 ) -> None:
     """Write a model as one ONNX graph: from numbers to calibrated probabilities.
 
-    Scaling, missing numbers (NaN), network and calibrator are in the graph. Reading text is not: a category goes in
-    as its place in the list that is shown and stored in the file, and -1 if it is not there.
+    Scaling, missing numbers (NaN), network and calibrator are in the graph. Parsing text is not: pass a category
+    as its index in the list that is printed and stored in the file, or as -1 if it is not in the list.
 
     Try:
 
       selfcal export patients-model --onnx patients.onnx
     """
+    from selfcal.reporting._names import counted
     from selfcal.storage.export import to_onnx
     from selfcal.workflows.table_model import TableModel
 
@@ -49,14 +50,15 @@ def export(
         )
         return
     say(
-        f"X: float64, a row for each row, {len(inputs)} columns; a missing number is NaN, an unknown category -1"
+        f"X: float64, one row per sample, {counted(len(inputs), 'column')}; NaN for a missing number, -1 for an "
+        "unknown category"
     )
     for place, column in enumerate(inputs[:SHOWN]):
         levels = [f"{code} = {level}" for code, level in enumerate(column.get("categories", ()))]
         shown = ": " + ", ".join([*levels[:SHOWN], *["..."] * (len(levels) > SHOWN)]) if levels else ""
         say(f"  {place}  {column['name']}{shown}")
     if len(inputs) > SHOWN:
-        say(f"  ... and {len(inputs) - SHOWN:,} more, in the metadata of the file")
+        say(f"  ... and {len(inputs) - SHOWN:,} more, listed in the metadata of the file")
     names = ", ".join([*loaded.classes[:SHOWN], *["..."] * (len(loaded.classes) > SHOWN)])
     say(f"probabilities: one column for each class: {names}")
     say(f"{size:,} bytes: {onnx}")

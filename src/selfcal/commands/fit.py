@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from selfcal.workflows.table_model import TableModel
 
 CHECKPOINT = "checkpoint"
-"""Where in its folder an unfinished training saves itself."""
+"""The subfolder of the checkpoints of an unfinished training run."""
 
 
 @grouped
@@ -108,11 +108,11 @@ def fit(
     ):
         if saved and not resume:
             raise ConfigError(
-                f"A training for {folder} was interrupted. Add --resume to continue it, or remove {training} "
+                f"A training run for {folder} was interrupted. Add --resume to continue it, or remove {training} "
                 "to start again."
             )
         if resume and not saved:
-            note(f"there is nothing to resume for {folder}; training starts from the beginning.")
+            note(f"There is nothing to resume for {folder}; training starts from the beginning.")
         table = read_table(data, **text.reading(), budget=budget)
         model = TableModel(
             method,
@@ -148,31 +148,31 @@ def fit(
 
 
 def unfinished(folder: Path) -> Path:
-    """Where a training for a model folder saves itself, by whatever name the folder is called."""
+    """The folder of the checkpoints for a model folder, the same for every path that leads to it."""
     real = Path(os.path.realpath(folder))
     return real.with_name(f".{real.name}.training")
 
 
 @contextmanager
 def saving(folder: Path, *, force: bool, again: str) -> Iterator[tuple[Path, bool]]:
-    """Within it, this process alone trains for a model folder.
+    """A context in which only this process trains a model for the folder.
 
-    Gives the folder where the training saves itself, and whether an earlier one did. In the end that folder is
-    removed, unless one could go on from it.
+    Yields the folder of the checkpoints, and whether it has some from an earlier run. At the end that folder is
+    removed, unless training could be resumed from it.
     """
     check_model_folder(folder, force=force)
     training = unfinished(folder)
     with locked(training):
-        check_model_folder(folder, force=force)  # nobody else can write one from here on
+        check_model_folder(folder, force=force)  # no other process can write one from here on
         saved_before = _has_saved(training)
         try:
             yield training, saved_before
         except BaseException as error:
             saved = _has_saved(training)
-            hopeless = isinstance(error, (TrainingError, DataError))  # going on would end in the same place
+            hopeless = isinstance(error, (TrainingError, DataError))  # resuming would fail in the same way
             if not saved_before and (hopeless or not saved):
                 shutil.rmtree(training, ignore_errors=True)
-            elif isinstance(error, (KeyboardInterrupt, Stopped)):  # in the training, or as it was judged
+            elif isinstance(error, (KeyboardInterrupt, Stopped)):  # during training or evaluation
                 number = getattr(error, "number", int(signal.SIGINT))
                 raise Interrupted(
                     f"Stopped; nothing is lost. {again} (saved in {training}).", number
@@ -194,7 +194,7 @@ def _show_found(model: TableModel, as_json: bool) -> None:
 
 
 def show_model(model: TableModel, folder: Path) -> None:
-    """Say how a model did on held-out rows, and where it is."""
+    """Print the scores of a model on held-out rows, and its folder."""
     from selfcal.commands._scores import scores_text, verdict_text
     from selfcal.reporting._names import counted
 

@@ -1,4 +1,4 @@
-"""`selfcal inspect`: what a model folder holds."""
+"""`selfcal inspect`: the content of a model folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def inspect(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a model was trained on, what it expects, and how it was judged.
+    """Show the training data of a model, the columns it expects, and its scores on held-out rows.
 
     Try:
 
@@ -29,6 +29,7 @@ def inspect(
     from selfcal._support.checks import shorten
     from selfcal.commands._scores import scores_text, verdict_text
     from selfcal.models.spec import summary_of
+    from selfcal.reporting._names import counted
     from selfcal.storage.files import read
     from selfcal.workflows.table_model import TableModel
     from selfcal.workflows.table_report import tried
@@ -53,7 +54,7 @@ def inspect(
         "target": shorten(loaded.schema.target or ""),
         "classes": f"{len(loaded.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
-        "network": f"{loaded.classifier.n_features_in_} numbers in, {summary_of(loaded.classifier.module_)}",
+        "network": f"{counted(loaded.classifier.n_features_in_, 'input')}, {summary_of(loaded.classifier.module_)}",
         **tried(loaded.classifier),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
         "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
@@ -68,7 +69,7 @@ def inspect(
     say()
     judged = loaded.report.methods[0]
     say(verdict_text(judged))
-    say(f"Evaluated on {loaded.report.rows:,} held-out rows:")
+    say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
     say(scores_text(judged, loaded.report.level))
     if loaded.notes:
         say()

@@ -56,7 +56,7 @@ def predict(
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, a column says for which rows the model abstains.
+    With --max-risk, the column abstain is true for rows on which the model abstains.
 
     Try:
 
@@ -70,7 +70,7 @@ def predict(
     from selfcal.workflows.table_model import TableModel
 
     if as_json and out == "-":
-        raise ConfigError("--json and --out - both want standard output; give --out a file.")
+        raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
     if max_risk is not None and not 0 < max_risk < 1:
         raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
     separator_of(out)
@@ -80,7 +80,7 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
-    alone = out != "-" or not sys.stdout.isatty()  # a bar among the rows would be neither
+    alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
     showing = read_showing(
         "Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **text.reading()
@@ -104,7 +104,7 @@ def predict(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Within it, torch does not divide blocks that are too small to gain from it; reading takes the other cores."""
+    """A context with one torch thread: blocks are too small to gain from more, and reading uses the other cores."""
     import torch
 
     before = torch.get_num_threads()
@@ -116,7 +116,7 @@ def _one_thread() -> Iterator[None]:
 
 
 class _Answering:
-    """Turns the parts of a table into parts of predictions, and counts what is to be told in the end."""
+    """Predicts a table part by part, and collects the notes to print at the end."""
 
     def __init__(self, model: TableModel, keep: list[str]) -> None:
         self.model, self.keep = model, keep

@@ -9,7 +9,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from selfcal._support.checks import Float, Int, positive_int
+from selfcal._support.checks import Float, Int, positive_int, such
 from selfcal.errors import DataError
 
 CHUNK_ROWS = 1024
@@ -123,6 +123,6 @@ class GenerativeDataset(ABC):
                 row = int(np.argmax(wrong))
                 raise DataError(
                     f"{feature.name} must be {feature}; row {row} is {column[row]:g} "
-                    f"({int(wrong.sum())} such rows). Pass features as sampled, not standardised."
+                    f"({such(int(wrong.sum()), 'row')}). Pass features as sampled, not standardised."
                 )
         return table

@@ -1,6 +1,6 @@
 """The official Python files of CIFAR-10 and CIFAR-100, which are pickles, read without running them.
 
-A pickle is a program. This reader first looks through it, step by step and without running it, and goes on only
+A pickle is a program. This reader first looks through it, step by step and without running it, and continues only
 if every step is one that the official files have: plain data, and the three NumPy names that an array is made of.
 Then placeholders record the arguments of the arrays, and the arrays are built from these records.
 """

@@ -40,7 +40,7 @@ remain (Norberg et al. 2000): √.02 to √.03 of the spread. It also makes the 
 WEIGHT_MEDIAN, WEIGHT_LOG_SPREAD = np.array([84.0, 71.0]), 0.17
 DURATION_RANGE = (60.0, 240.0)
 UNITS_RANGE = (0.0, 18.0)
-"""Our choice of who is asked: kg, minutes and units of an evening, so that four in ten are over the limit."""
+"""Our choice of the population: kg, minutes and units of an evening, so that four in ten are over the limit."""
 
 NODES = 64
 """Gauss-Hermite nodes for the elimination rate: converged to rounding at the default noise, to 1e-10 at one."""
@@ -48,9 +48,9 @@ NODES = 64
 
 @dataclass(frozen=True)
 class BloodAlcohol(GenerativeDataset):
-    """Whether a person's blood alcohol is over the limit, from what they can tell: a Widmark simulation.
+    """Whether a person's blood alcohol is over the limit, from five known features: a Widmark simulation.
 
-    Someone of weight w kg drank u units over t hours, after meal m (0 none, 1 light, 2 full), gender g
+    A person of weight w kg drank u units over t hours, after meal m (0 none, 1 light, 2 full), gender g
     (0 man, 1 woman). With the fraction r of the body weight that ethanol distributes over and the elimination rate β,
     both unknown and Gaussian around their published means with `noise` times the published spread,
 

@@ -42,7 +42,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a data set may lie below the data folder, how one gets it, and what it looks like."""
+    """The possible locations of a data set in the data folder, how to get it, and its expected shape."""
 
     places: Mapping[str, Callable[[Path], ImageArrays]]
     remedy: str
@@ -95,10 +95,10 @@ _SOURCES = {
 
 
 def load_images(name: str, data_dir: str | os.PathLike[str]) -> ImageSet:
-    """Read an image data set from its official files, or from arrays in .npz, in a folder of yours.
+    """Read an image data set from its official files, or from arrays in .npz, in a local folder.
 
     An .npz holds `x_train`, `y_train`, `x_test`, `y_test` and perhaps `class_names`; colours may come first or last.
-    Pickles are read without running anything that they say.
+    Pickles are read without running any code in them.
 
     Args:
         name: "cifar10", "cifar100", "tiny-imagenet", "fashion-mnist", or a subset in one file, "cifar10-small"

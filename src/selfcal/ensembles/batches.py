@@ -16,16 +16,16 @@ from selfcal.training.types import Batch
 class ParallelBatches:
     """Rows of one table for several networks trained side by side.
 
-    A batch holds as many rows for each network, the first network's first. Where a network has fewer rows than
-    another, some of its own are repeated with weight zero. The data is kept once, however many networks share it.
+    A batch holds the same number of rows for each network, those of the first network first. If a network has
+    fewer rows than another, some of them are repeated with weight zero. The data is stored once for all networks.
 
     Args:
         x: The rows of all networks.
         y: Their label codes, 0, 1, 2, ...
         weight: Optional sample weights.
-        rows: Which rows each network has.
+        rows: The rows of each network.
         batch_size: Rows per network and batch at most; None gives each network all its rows at once, in order.
-        seed: With the number of the pass it decides the order of the rows, for each network another.
+        seed: With the number of the pass it decides the order of the rows, different for each network.
 
     Example:
         >>> x, y = torch.arange(5.0)[:, None], torch.zeros(5, dtype=torch.long)
@@ -59,7 +59,7 @@ class ParallelBatches:
         return 1 if self._batch_size is None else -(-self._most_rows // self._batch_size)
 
     def identity(self) -> tuple[object, ...]:
-        """What decides about every pass."""
+        """The values that determine every pass."""
         return self._batch_size, self._seed, self._x, self._y, self._weight, *self._rows
 
     def halved(self) -> ParallelBatches | None:
@@ -72,7 +72,7 @@ class ParallelBatches:
         )
 
     def one_pass(self, number: int) -> Iterator[Batch]:
-        """All rows of every network once, in an order of their own for every pass."""
+        """All rows of every network once, in a different order for every pass."""
         if self._in_order is not None:
             return iter(self._in_order)
         stream = pass_generator(self._seed, number)

@@ -21,7 +21,7 @@ from selfcal.training.types import Batch
 
 @dataclass(frozen=True, eq=False)
 class Teacher(BatchTransform):
-    """Gives the loss the teacher's probabilities for each row.
+    """Passes the teacher's probabilities for each row to the loss.
 
     Args:
         probs: The teacher's probabilities, one row for each training row.

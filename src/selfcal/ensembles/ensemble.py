@@ -19,7 +19,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Ensemble:
-    """How several networks are trained and combined.
+    """A method that trains several networks and combines them.
 
     Each candidate trains one network per split. The predictions for held-out rows decide which candidates are trained
     further, if time is short, and the weight of each in the mixture that predicts.
@@ -27,7 +27,7 @@ class Ensemble:
     Args:
         name: The name of the method.
         candidates: Kinds of network with their recipes; the first one is always trained in full.
-        splitter: Which rows each network is trained on, and which are held out from it.
+        splitter: Splits the rows into training and held-out rows for each network.
 
     Example:
         >>> from selfcal import losses
@@ -56,7 +56,7 @@ class Ensemble:
             if recipe.calibrator is not None:
                 raise ConfigError(
                     f"Ensemble {self.name!r} fits a temperature to held-out predictions; recipe {recipe.name!r} must "
-                    "not have a calibrator of its own. Leave the calibrator out."
+                    "not have a calibrator. Leave the calibrator out."
                 )
 
     def with_network(self, kind: str) -> Ensemble:

@@ -25,11 +25,11 @@ class FittedEnsemble:
     """The outcome of `fit_ensemble`.
 
     Attributes:
-        module: What predicts: the networks as one, or the network distilled from them.
+        module: The module that predicts: the networks as one, or the network distilled from them.
         probs: Out-of-fold probabilities of the ensemble; NaN for rows that all networks were trained on.
         records: The candidates from the largest weight to the least, as plain values.
-        recipe: How the networks of the largest weight were trained.
-        result: What the training loop returned for them.
+        recipe: The recipe of the networks of the largest weight.
+        result: The result of the training loop for them.
         distilled: Log losses of student and teacher on rows the student was not trained on; None without one.
     """
 
@@ -53,10 +53,10 @@ def fit_ensemble(
     """Train the candidates of an ensemble and mix them.
 
     Args:
-        ensemble: What to train.
+        ensemble: The ensemble to train.
         rows: All rows.
         groups: A number for each row, equal for rows that stay together in every split.
-        settings: How the networks are made and trained.
+        settings: Settings of the networks and their training.
         time_budget: Seconds that the selection among several candidates may take; a single one is always trained.
         one_network: Distil the ensemble into one network.
     """

@@ -1,4 +1,4 @@
-"""Which rows each member of an ensemble is trained on, and which are held out from it."""
+"""Splits into training and held-out rows for each member of an ensemble."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Splitter(ABC):
     @property
     @abstractmethod
     def predictions_per_row(self) -> int:
-        """How many networks a row may be held out from."""
+        """Maximum number of networks that a row is held out from."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class CrossFit(Splitter):
     """K-fold cross-fitting: network k is trained on all folds but fold k, so that every row is held out once.
 
     Args:
-        folds: How many folds, and networks.
-        repeats: How often, each time with other folds: every row is held out as many times.
+        folds: Number of folds, and of networks.
+        repeats: Number of repetitions with different folds: every row is held out once in each.
 
     Example:
         >>> splits = CrossFit(folds=2).splits(np.array([0, 0, 1, 1]), seed=0)
@@ -66,10 +66,10 @@ class CrossFit(Splitter):
 
 @dataclass(frozen=True)
 class SameRows(Splitter):
-    """Networks that differ in their random start and the order of the rows alone: a deep ensemble.
+    """Networks that differ only in their initialisation and the order of the rows: a deep ensemble.
 
     Args:
-        networks: How many.
+        networks: Number of networks.
         held_out: One row in so many is held out from all of them.
 
     Example:

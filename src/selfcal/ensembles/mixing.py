@@ -26,7 +26,7 @@ def mean_probs(logits: Float, temperature: float = 1.0) -> Float:
 
     Args:
         logits: Of shape (predictions, rows, classes); NaN where a row has fewer predictions.
-        temperature: What the logits are divided by.
+        temperature: The temperature that divides the logits.
 
     Example:
         >>> mean_probs(np.array([[[0.0, 0.0]], [[np.nan, np.nan]]]))

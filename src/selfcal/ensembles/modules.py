@@ -43,7 +43,7 @@ class ParallelNetworks(nn.Module):
 
     @property
     def independent_members(self) -> list[nn.Module]:
-        """The networks, each with rows of its own in every batch."""
+        """The networks, each with separate rows in every batch."""
         return list(self.members)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,16 +62,16 @@ class EnsembleModule(Wrapper, key="members"):
     Args:
         members: The networks.
         weights: The weight of each; they are divided by their sum. By default all are equal.
-        temperatures: What the logits of each are divided by; by default one.
-        temperature: What the logits of the mean are divided by.
+        temperatures: The temperature of each network; by default one.
+        temperature: The temperature of the mean.
 
     Example:
-        >>> sure, unsure = torch.nn.Linear(1, 2), torch.nn.Linear(1, 2)
-        >>> for network, size in ((sure, 9.0), (unsure, 0.0)):
+        >>> certain, uniform = torch.nn.Linear(1, 2), torch.nn.Linear(1, 2)
+        >>> for network, size in ((certain, 9.0), (uniform, 0.0)):
         ...     network.load_state_dict({"weight": torch.tensor([[size], [-size]]), "bias": torch.zeros(2)})
         <All keys matched successfully>
         <All keys matched successfully>
-        >>> EnsembleModule([sure, unsure])(torch.ones(1, 1)).softmax(dim=1)
+        >>> EnsembleModule([certain, uniform])(torch.ones(1, 1)).softmax(dim=1)
         tensor([[0.7500, 0.2500]], grad_fn=<SoftmaxBackward0>)
     """
 
@@ -125,5 +125,5 @@ class EnsembleModule(Wrapper, key="members"):
         return cls([build(member) for member in value])
 
     def summary(self) -> str:
-        """How many networks there are."""
-        return f"{len(self.members)} networks that answer together"
+        """The number of networks."""
+        return f"ensemble of {len(self.members)} networks"

@@ -19,10 +19,10 @@ from selfcal.training.engine import TrainingResult
 from selfcal.training.run import OUT_OF_TIME
 
 MIN_WEIGHT = 0.05
-"""A candidate of less weight is left out: it is not worth the time its predictions take."""
+"""A candidate of less weight is left out: its gain does not justify its prediction time."""
 
 MAX_TIME_RATIO = 3
-"""A candidate may take this many times an equal part of the time left: few are cut short, none goes without."""
+"""A candidate may take this many times an equal part of the time left: few are cut short, all are trained."""
 
 
 class Trainer(Protocol):
@@ -30,7 +30,7 @@ class Trainer(Protocol):
 
     @property
     def candidate(self) -> Candidate:
-        """What it trains."""
+        """The candidate that it trains."""
 
     @property
     def expected_seconds(self) -> float:
@@ -63,11 +63,13 @@ class _State:
         self.temperature = fitted_temperature(self.trained.held_out_logits, y, weight)
         self.probs = mean_probs(self.trained.held_out_logits, self.temperature)
         self.loss = mean_log_loss(self.probs, y, weight)
-        self.seconds += max(time.perf_counter() - started, new.result.seconds)  # a resumed one took longer
+        self.seconds += max(
+            time.perf_counter() - started, new.result.seconds
+        )  # the time before a resumption is part of it
 
     @property
     def result(self) -> TrainingResult:
-        """What the training loop returned last."""
+        """The last result of the training loop."""
         assert self.trained is not None
         return self.trained.result
 
@@ -78,7 +80,7 @@ class _State:
 
     @property
     def networks(self) -> int:
-        """How many networks were trained so far."""
+        """The number of networks trained so far."""
         return len(self.members)
 
     def record(self) -> dict[str, Any]:
@@ -106,7 +108,7 @@ class Selection:
         probs: Out-of-fold probabilities; NaN for rows that all networks were trained on.
         records: The candidates from the largest weight to the least, as plain values.
         best: The candidate of the largest weight.
-        result: What the training loop returned for it.
+        result: The result of the training loop for it.
     """
 
     module: EnsembleModule
@@ -134,10 +136,10 @@ def select(
 
     Args:
         trainers: One for each candidate.
-        n_members: How many members a candidate has in full.
+        n_members: Number of members of a fully trained candidate.
         y: The label codes of all rows.
         weight: Their sample weights.
-        budget: How many seconds there are.
+        budget: The time budget, in seconds.
     """
     states = [_State(trainer, n_members) for trainer in trainers]
     rungs = _rungs(n_members, halving=sum(trainer.expected_seconds for trainer in trainers) > budget)
@@ -154,7 +156,7 @@ def select(
 
 
 def time_budget_note(records: Sequence[dict[str, Any]], budget: float) -> str:
-    """Which candidates a time budget kept from being trained in full; empty if all were.
+    """A note on candidates that a time budget kept from being trained in full; empty if there are none.
 
     Example:
         >>> full = {"network": "mlp", "networks": 5, "planned": 5, "out_of_time": False}
@@ -182,7 +184,7 @@ def time_budget_note(records: Sequence[dict[str, Any]], budget: float) -> str:
 
 
 def _rungs(n_members: int, *, halving: bool) -> list[range]:
-    """Which members are trained at each rung: the first one, then twice as many each time."""
+    """The members to train at each rung: the first one, then twice as many each time."""
     if not halving:
         return [range(n_members)]
     rungs, start, size = [], 0, 1
@@ -193,7 +195,7 @@ def _rungs(n_members: int, *, halving: bool) -> list[range]:
 
 
 def _planned(n_candidates: int, rungs: Sequence[Sequence[int]]) -> int:
-    """How many members are trained in all."""
+    """The total number of members to train."""
     planned = 0
     for members in rungs:
         planned += n_candidates * len(members)

@@ -1,4 +1,4 @@
-"""How the members of an ensemble are made and trained."""
+"""Settings for the members of an ensemble: networks, optimisers and training."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ DEFAULT_OPTIMIZERS = {
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
 OTHER_OPTIMIZER = Adam(lr=0.005)
-"""For networks of the user's own."""
+"""For the user's own networks."""
 
 
 @dataclass(frozen=True)
 class MemberSettings:
-    """How the networks of every candidate are made and trained.
+    """Settings of the networks of every candidate and of their training.
 
     Attributes:
         make: Makes a network of a kind for some rows, with a seed.
         rate: The step size of Adam; None for the default of each kind.
-        max_epochs: Passes over the training rows at most.
+        max_epochs: Maximum number of passes over the training rows.
         batch_size: Rows per step and network; None for all.
         early_stopping: Whether held-out rows decide when to stop.
         patience: Evaluations on them without improvement before training stops.
         seed: Of the first network; the others count on from it.
         verbose: Show a progress bar.
-        folder: Where trainings save themselves, each in a folder of its own.
+        folder: The folder of the checkpoints, with a subfolder for each training run.
     """
 
     make: NetworkFactory

@@ -55,7 +55,7 @@ class TrainedMembers:
         members: The networks.
         held_out_logits: Of shape (predictions, rows, classes): for each row, one prediction of each network that it
             was held out from; NaN where there are fewer.
-        result: What the training loop returned.
+        result: The result of the training loop.
     """
 
     members: list[nn.Module]
@@ -86,7 +86,7 @@ def train_members(
         modules: The networks, all of one architecture.
         splits: The training and held-out rows of each.
         rows: All rows.
-        recipe: How they are trained.
+        recipe: The recipe that trains them.
         optimizer: The inner optimiser rule.
         max_epochs: Passes over the training rows at most.
         batch_size: Rows per network and step; None for all.

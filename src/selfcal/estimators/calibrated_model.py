@@ -67,7 +67,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         """Fit the calibrator on rows the model was not trained on.
 
         Args:
-            X: What the model takes.
+            X: The input of the model.
             y: The labels.
             sample_weight: One non-negative weight per row.
             options: Further arguments of the calibrator's `fit`, such as the `field` of `FieldAwareCalibration`.
@@ -100,7 +100,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         return self.calibrator_.confidence(self.logits(X), **options)
 
     def save(self, path: str | os.PathLike[str], *, metrics: Mapping[str, Any] | None = None) -> Path:
-        """Write the fitted calibrator and the classes into a folder; the model itself stays with its owner."""
+        """Write the fitted calibrator and the classes into a folder; the model itself is not stored."""
         check_is_fitted(self)
         return save_calibrator(self.calibrator_, path, classes=self.classes_, metrics=metrics)
 
@@ -155,7 +155,7 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         own = getattr(self.estimator, "classes_", None)
         if self.classes is not None and own is not None:
             raise ConfigError(
-                "classes is for torch modules; this estimator knows its own classes. Leave it out."
+                "classes is for torch modules; this estimator has its own classes. Leave it out."
             )
         given = own if own is not None else self.classes
         return np.arange(n_classes) if given is None else np.asarray(given)

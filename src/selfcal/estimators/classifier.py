@@ -86,19 +86,19 @@ class SelfCalibratedClassifier(FittedClassifier):
         random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
             random streams of torch, NumPy and Python are neither used nor changed.
         verbose: Show a progress bar; by default only on a terminal.
-        checkpoint_dir: A folder for this fit alone, where it saves itself as it goes; the same fit with the same
-            folder goes on where an earlier one ended. It needs a whole number as `random_state`.
+        checkpoint_dir: A folder for the checkpoints of this fit only; the same fit with the same folder resumes
+            where an earlier one ended. It needs a whole number as `random_state`.
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.
         method_: The `Recipe` or `Ensemble` it was trained by.
         module_: The trained network, or the networks of an ensemble as one module.
         calibrator_: The fitted post-hoc calibrator, or None.
-        history_: What happened in training, as plain arrays.
+        history_: The course of training, as plain arrays.
         n_iter_: Inner steps taken.
         best_iter_: The inner step whose state was kept.
-        batch_reduced_: How often the batch size was halved because memory ran out.
-        train_rows_: Which rows of `X` the network was trained on.
+        batch_reduced_: Number of times the batch size was halved because memory ran out.
+        train_rows_: The rows of `X` that the network was trained on.
         outer_params_: The outer parameters as arrays, by name.
         selection_: For methods that train several networks: the candidates from the largest weight to the least, with
             their log loss on held-out rows and how many of the planned networks the time budget allowed.
@@ -135,7 +135,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         Args:
             X: Numbers, one row per sample.
             y: Labels: strings, integers or booleans.
-            sample_weight: How much each row counts, relative to the others; a row of weight zero is left out.
+            sample_weight: One non-negative weight per row; a row of weight zero is left out.
             X_val: Validation rows to use instead of holding out rows of `X`; if the method needs rows for
                 its outer level and for early stopping, they are split into two halves.
             y_val: Their labels.
@@ -174,7 +174,7 @@ class SelfCalibratedClassifier(FittedClassifier):
     ) -> None:
         """One network, with rows held out for the outer level and for early stopping.
 
-        A post-hoc calibrator is fitted on the rows that decided when to stop: half as many of its own are worse.
+        A post-hoc calibrator is fitted on the rows for early stopping: separate rows, half as many, are worse.
         """
         codes, weight, rows, groups = labelled
         stops = bool(self.early_stopping)

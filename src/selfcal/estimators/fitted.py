@@ -1,4 +1,4 @@
-"""A fitted classifier: what it predicts, and what it is made of."""
+"""A fitted classifier: its predictions and its state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float, Int, such
 from selfcal.calibrators.interface import Calibrator
 from selfcal.ensembles import Ensemble
 from selfcal.errors import DataError
@@ -38,7 +38,7 @@ class Predicted(NamedTuple):
 
 
 class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
-    """What `SelfCalibratedClassifier` does once it is fitted: predict, and be saved and loaded."""
+    """The part of `SelfCalibratedClassifier` after the fit: prediction, saving and loading."""
 
     classes_: NDArray[Any]
     module_: nn.Module
@@ -89,8 +89,8 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         wrong = ~np.isfinite(logits).all(axis=1)
         if wrong.any():
             raise DataError(
-                f"The network gives no finite scores for row {int(np.argmax(wrong))} of X ({int(wrong.sum())} such "
-                "rows). Look for extreme values in it."
+                f"The network returns no finite scores for row {int(np.argmax(wrong))} of X "
+                f"({such(int(wrong.sum()), 'row')}). Look for extreme values in it."
             )
         return logits
 

@@ -1,4 +1,4 @@
-"""Tables and labels as estimators receive them: scikit-learn's rules, with errors that name the place."""
+"""Tables and labels as estimators receive them: scikit-learn's rules, with errors that name the row and column."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from selfcal._support.checks import DECIMALS, Float, Int, label_codes, numbers, plain, same_length
+from selfcal._support.checks import DECIMALS, Float, Int, label_codes, numbers, plain, same_length, such
 from selfcal.errors import ConfigError, DataError, DataTypeError
 from selfcal.tabular.copies import find_copies
 
@@ -24,7 +24,7 @@ def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: 
     """Return `X` as a finite float64 table; `reset` when fitting, to remember its width and column names."""
     values = numbers(X, name) if isinstance(X, np.ma.MaskedArray) else X
     try:
-        # dtype=None: a conversion here would take dates for numbers and not say which cell failed
+        # dtype=None: a conversion here would take dates for numbers, and its error would not name the cell
         raw = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
     except (TypeError, ValueError, RuntimeError) as error:
         _explain(estimator, X, name, error)
@@ -34,8 +34,9 @@ def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: 
         row, column = np.argwhere(wrong)[0]
         value = "NaN" if np.isnan(table[row, column]) else "infinity"
         raise DataError(
-            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} ({int(wrong.sum())} such "
-            "cells, NaN or infinity). Impute or drop them first, for instance with sklearn.impute.SimpleImputer."
+            f"{name} must hold finite numbers; {cell(estimator, row, column)} is {value} "
+            f"({such(int(wrong.sum()), 'cell')}, NaN or infinity). Impute or drop them first, for instance with "
+            "sklearn.impute.SimpleImputer."
         )
     return table
 
@@ -61,7 +62,7 @@ def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]
         row = int(np.argmax(missing))
         raise DataError(
             f"{name} must hold a label in every row; row {row} is {plain(target[row])!r} (None, NaN, infinity "
-            f"and masked count as missing; {int(missing.sum())} such rows). Drop the rows without a label."
+            f"and masked count as missing; {such(int(missing.sum()), 'row')}). Drop the rows without a label."
         )
     if target.dtype.kind == "O":
         target = _one_kind(target, name)
@@ -73,7 +74,7 @@ def labels(y: ArrayLike | None, n_rows: int, *, name: str = "y") -> NDArray[Any]
         row = int(np.argmax(target != np.round(target))) if target.dtype.kind == "f" else 0
         raise DataError(
             f"Unknown label type: {kind}. {name} must hold discrete classes, strings, integers or booleans; "
-            f"row {row} is {plain(target[row])!r}. Cut a continuous target into classes first."
+            f"row {row} is {plain(target[row])!r}. Bin a continuous target into classes first."
         )
     return target
 
@@ -91,7 +92,7 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
         if len(decimals) > DECIMALS:
             raise DataError(
                 f"y must hold classes; it holds {len(decimals):,} distinct numbers such as {decimals[0]!r} and "
-                "looks continuous. Cut them into classes first, or give each a name that is not a number."
+                "looks continuous. Bin them into classes first, or pass names that are not numbers."
             )
     return classes, codes.astype(np.int64)
 
@@ -110,7 +111,7 @@ def counted_rows(codes: Int, weight: Float | None) -> Int:
 
 
 def group_numbers(groups: ArrayLike, n_rows: int, *, name: str = "groups") -> Int:
-    """Return the number of each row's group; a row whose value is missing is a group of its own."""
+    """Return the number of each row's group; a row whose value is missing is a separate group."""
     values = np.asarray(groups)
     if values.shape != (n_rows,):
         raise DataError(
@@ -184,7 +185,7 @@ def validation_rows(
 
 
 def cell(estimator: BaseEstimator, row: int, column: int) -> str:
-    """Say where a cell is, with the name of its column if the estimator knows one."""
+    """The position of a cell, with the name of its column if the estimator has names."""
     names = getattr(estimator, "feature_names_in_", None)
     return f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
 
@@ -193,7 +194,7 @@ def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float
     if raw.dtype.kind in "mMV":
         remedy = f"Turn dates into days first: ({name} - {name}.min()) / np.timedelta64(1, 'D')."
         if raw.dtype.kind == "V":
-            remedy = "Give each field a column of its own."
+            remedy = "Pass each field as a separate column."
         raise DataTypeError(f"{name} must hold numbers; got {raw.dtype}. {remedy}")
     try:
         return raw.astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""Columns of about unit size, whatever their units are."""
+"""Standardisation of columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from selfcal._support.checks import Float
+from selfcal._support.checks import Float, such
 from selfcal.errors import DataError
 from selfcal.estimators.inputs import cell
 
@@ -51,9 +51,9 @@ class Scaling:
 
         Args:
             table: One row per sample.
-            estimator: Knows the names of the columns.
-            limit: What a cell must lie within, in words.
-            name: What errors call the table.
+            estimator: The estimator, for the names of the columns.
+            limit: The allowed range of a cell, for the error message.
+            name: The name of the table in errors.
         """
         with np.errstate(over="ignore"):
             scaled = (table - self.mean) / self.scale
@@ -62,6 +62,6 @@ class Scaling:
             row, column = np.argwhere(far)[0]
             raise DataError(
                 f"{name} must lie {limit}; {cell(estimator, row, column)} is {table[row, column]:g} "
-                f"({int(far.sum())} such cells). Clip or drop them."
+                f"({such(int(far.sum()), 'cell')}). Clip or drop them."
             )
         return torch.from_numpy(scaled.astype(np.float32))

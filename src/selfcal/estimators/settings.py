@@ -64,12 +64,12 @@ class ClassifierSettings(BaseEstimator):
 
     @property
     def trains_several(self) -> bool:
-        """Whether the method trains several networks; it then holds out rows from them by itself."""
+        """Whether the method trains several networks; it then holds out rows from them itself."""
         return isinstance(self._method(), Ensemble)
 
     @property
     def probability_copies(self) -> int:
-        """How many numbers a fit of several networks holds at most for each row and class.
+        """Maximum number of values that a fit of several networks holds for each row and class.
 
         A candidate keeps the predictions for each row, their mean, and a copy of that; the label audit takes 17.
         """
@@ -132,7 +132,7 @@ class ClassifierSettings(BaseEstimator):
             checks.one_of("network", self.network, models.FOR_TABLES)
         elif self.network is not None and (isinstance(self.network, nn.Module) or not callable(self.network)):
             raise ConfigError(
-                "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts anew; "
+                "network must be a function (n_features, n_classes) -> nn.Module, so that every fit starts afresh; "
                 f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
                 "n_classes)`."
             )

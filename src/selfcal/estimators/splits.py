@@ -32,10 +32,10 @@ def hold_out(
         codes: The class of every row there is.
         groups: The group of every row there is.
         rows: The rows to split.
-        fraction: How much of them to hold out in all.
+        fraction: The total fraction of them to hold out.
         outer: Whether the outer level or a calibrator needs rows.
         selection: Whether early stopping needs rows.
-        seed: Which rows go where.
+        seed: Seed of the split.
     """
     needed = outer + selection
     if not needed:
@@ -72,7 +72,7 @@ def with_validation(
         first: The number of the first validation row; the others follow.
         outer: Whether the outer level or a calibrator needs rows.
         selection: Whether early stopping needs rows.
-        seed: Which rows go where.
+        seed: Seed of the split.
     """
     halves = [np.arange(len(codes))]
     if outer and selection:

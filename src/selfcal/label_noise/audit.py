@@ -116,7 +116,7 @@ def audit_labels(
             predicts it.
         y: The given labels: codes, or names if `classes` is given.
         classes: The label of each column.
-        weights: Learned sample weights, lower for rows that look wrong; NaN where there is none. They shift the
+        weights: Learned sample weights, lower for rows that look wrong; NaN for rows without one. They shift the
             log odds of the suspicion by half of what they indicate, since both come from the same data.
         false_alarms: The largest expected fraction of correct labels among the flagged rows.
 

@@ -26,7 +26,7 @@ class NoiseCorrected(Wrapper, key="denoised"):
         network: The network.
         matrix: M; by default it changes nothing.
         power: β.
-        n_classes: How many classes, if there is no matrix.
+        n_classes: Number of classes, if there is no matrix.
 
     Example:
         >>> network = torch.nn.Linear(1, 2)

@@ -137,7 +137,7 @@ def _recalibrated(probs: Float, given: Int) -> Float:
 
 
 def _least_rate(score: Float, has_label: NDArray[np.bool_]) -> float:
-    """How frequent the least likely labels are, plus half a standard error, since a minimum is biased downwards."""
+    """The frequency of the least likely labels, plus half a standard error, since a minimum is biased downwards."""
     rate, count = _least_mean(score, has_label, MIN_FRACTION)
     return rate + float(np.sqrt(rate * (1 - rate) / count)) / 2
 

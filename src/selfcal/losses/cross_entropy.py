@@ -16,7 +16,7 @@ def cross_entropy(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def soft_cross_entropy(logits: Tensor, y: Tensor, *, teacher: Tensor | None = None) -> Tensor:
-    """Cross-entropy against the probabilities of a teacher, ``-Σ_c t_c log p_c``; the labels enter only without one.
+    """Cross-entropy against a teacher's probabilities, ``-Σ_c t_c log p_c``; the labels are used only without one.
 
     Args:
         logits: One row per sample.

@@ -1,4 +1,4 @@
-"""Focal losses: rows the network already knows count less."""
+"""Focal losses: rows that are already classified well have less weight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def focal(logits: Tensor, y: Tensor, *, gamma: Hyper = 1.0) -> Tensor:
     Args:
         logits: One row per sample.
         y: Label codes.
-        gamma: How much less a known row counts; 0 gives cross-entropy. A number, or a tensor with one per row.
+        gamma: The focusing parameter γ: the larger it is, the less weight well-classified rows have; 0 is
+            cross-entropy. A number, or a tensor with one per row.
 
     Returns:
         One value per row.

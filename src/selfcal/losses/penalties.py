@@ -17,7 +17,7 @@ def lp_norm(logits: Tensor, y: Tensor, *, alpha: Hyper = 0.01, p: float = 1.0) -
         logits: One row per sample.
         y: Label codes.
         alpha: The weight α of the norm.
-        p: Which norm, at least 1. Between 1 and 2 it has no second derivative where a logit is zero.
+        p: The order of the norm, at least 1. Between 1 and 2 it has no second derivative where a logit is zero.
 
     Returns:
         One value per row.

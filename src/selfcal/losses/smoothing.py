@@ -75,7 +75,7 @@ def smoothed_focal(
     Args:
         logits: One row per sample.
         y: Label codes.
-        gamma: How much less a known row counts; 0 with no smoothing and a temperature of 1 is cross-entropy.
+        gamma: The focusing parameter γ; 0 with no smoothing and a temperature of 1 is cross-entropy.
         smoothing: The amount of label smoothing ε, in [0, 1].
         temperature: The temperature, above 0.
 

@@ -21,7 +21,7 @@ def avuc(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0, threshold: float = 0.
 
     ``-log p_y + α log(1 + (n_AU + n_IC) / (n_AC + n_IU))`` with sums over rows that are accurate or inaccurate,
     certain or uncertain: a row is uncertain if its entropy H is above a fraction of the largest possible. A row
-    counts ``c`` if it is accurate and ``1 - c`` if not, c being its confidence, times ``tanh H`` if it is
+    has the weight ``c`` if it is accurate and ``1 - c`` if not, c being its confidence, times ``tanh H`` if it is
     uncertain and ``1 - tanh H`` if not. The second term is the same in each row.
 
     Args:
@@ -59,7 +59,7 @@ def soft_avuc(
     """Cross-entropy and the batch's accuracy versus uncertainty with a soft threshold (S-AvUC).
 
     As `avuc`, but a row is uncertain to the degree ``sigmoid((logit h - logit κ) / T)``, h being its entropy as
-    a fraction of the largest possible, and counts whatever its confidence.
+    a fraction of the largest possible, and is not weighted by its confidence.
 
     Args:
         logits: One row per sample.

@@ -1,4 +1,4 @@
-"""Judging probabilities: proper scores, calibration errors and selective prediction, in float64 whatever comes in."""
+"""Evaluation of probabilities: proper scores, calibration errors and selective prediction, in float64."""
 
 from selfcal._support.binning import Bins
 from selfcal.metrics.area_intervals import area_interval

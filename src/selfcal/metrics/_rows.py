@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
     @property
     def true_class(self) -> NDArray[np.floating]:
-        """The probability that each row gives to its true class."""
+        """The predicted probability of the true class of each row."""
         n = len(self.codes)
         return self.columns.ravel().take(self.codes.astype(np.int64, copy=False) * n + np.arange(n))
 

@@ -1,4 +1,4 @@
-"""Intervals of the areas under risk-coverage curves, in closed form: a million rows take a moment."""
+"""Intervals of the areas under risk-coverage curves, in closed form and fast for millions of rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def area_interval(
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
         area: "aurc", "excess_aurc" or "augrc".
-        level: How often the interval should hold the area of infinite data.
+        level: Confidence level, for the area of infinite data.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 

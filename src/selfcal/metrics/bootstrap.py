@@ -43,7 +43,7 @@ def bootstrap_interval(
         metric: A function of `(y_true, probs, sample_weight=...)`.
         y_true: Labels, as the metric takes them.
         probs: Probabilities, one row per sample and one column per class.
-        level: How often the interval should hold the true value.
+        level: Confidence level.
         n_resamples: Number of resamples, each a call of the metric.
         method: "percentile" or "basic".
         seed: Seed of the draws.
@@ -122,7 +122,7 @@ def calibration_error_interval(
         strategy: "uniform" for bins of equal width, "quantile" for bins of equal weight.
         norm: "l1" for the ECE, "l2" for its root mean square form, "max" for the worst bin.
         closed: "right" for bins (a, b], "left" for [a, b).
-        level: How often the interval should hold the error of infinite data.
+        level: Confidence level, for the error of infinite data.
         n_resamples: Number of resamples.
         seed: Seed of the draws.
         classes: The label of each column, if labels are not codes.

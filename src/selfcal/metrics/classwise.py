@@ -40,7 +40,7 @@ def classwise_calibration_error(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Calibration error of each column p_k against `1[y = k]`, averaged over all classes alike.
+    """Calibration error of each column p_k against `1[y = k]`, averaged over all classes with equal weight.
 
     `1/K sum_k error_k` for norm "l1", `sqrt(1/K sum_k error_k^2)` for "l2", the largest for "max"; classes that
     no row has count as well. Also known as static calibration error, and with `strategy="quantile"` as
@@ -92,7 +92,7 @@ def top_label_conditional_calibration_error(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Top-label calibration error given which class is predicted: a surplus in one cannot hide another's lack.
+    """Top-label calibration error conditional on the predicted class: gaps of different classes do not cancel.
 
     `sum_k s_k error_k` for norm "l1", with error_k the calibration error of max(p) over the rows whose first
     argmax is k and s_k their fraction of the weight; `sqrt(sum_k s_k error_k^2)` for "l2", the largest for "max".
@@ -185,7 +185,7 @@ def _uniform_columns(rows: Iterable[Block], n_bins: int, closed: Closed) -> list
 def column_sums(block: Block, edges: Float, closed: Closed) -> Float:
     """The sums of `chunk_sums` for all columns at once, of shape (5, classes, bins).
 
-    Each class has bins of its own, one index serves all sums, and only the true classes are counted as hits.
+    Each class has its own bins, one index serves all sums, and only the true classes are counted as hits.
     """
     (k, n), n_bins, w = block.columns.shape, len(edges) - 1, block.weight
     index = bin_index(block.columns.ravel(), edges, closed).reshape(k, n)

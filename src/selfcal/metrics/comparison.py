@@ -34,7 +34,7 @@ class Comparison:
         a: The metric of the first model.
         b: The metric of the second.
         difference: a - b with its interval.
-        p_value: How often models that are equally good would differ as much; in [0, 1].
+        p_value: Probability that equally good models would differ at least as much; in [0, 1].
     """
 
     metric: str
@@ -78,7 +78,7 @@ def compare(
         probs_a: Probabilities of the first model.
         probs_b: Probabilities of the second.
         metric: "accuracy", "log_loss", "brier_score", or a function of `(y_true, probs, sample_weight=...)`.
-        level: How often the interval should hold the true difference.
+        level: Confidence level.
         n_resamples: Number of resamples, for a function.
         seed: Seed of the draws, for a function.
         classes: The label of each column, if labels are not codes.

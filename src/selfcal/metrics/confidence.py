@@ -89,7 +89,7 @@ def sharpness(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """How far the probabilities are from uniform, whether or not they are right.
+    """Sharpness: the distance of the probabilities from uniform, whether or not they are right.
 
     The weighted mean of `(K sum_k p_k^2 - 1) / (K - 1)` over rows: 0 for uniform rows over K classes and 1 for
     certain ones. A calibrated model has a Brier score of `(1 - 1/K) (1 - sharpness)` in expectation, so that among

@@ -18,7 +18,7 @@ class Decomposition:
     """A proper score in parts: `total = calibration + refinement = calibration - resolution + uncertainty`.
 
     Attributes:
-        calibration: The reduction by isotonic recalibration on the same rows; 0 if there is none.
+        calibration: The reduction by isotonic recalibration on the same rows; 0 if it does not help.
         refinement: The score after recalibration.
         uncertainty: The score of a forecast of the class frequencies for every row.
     """

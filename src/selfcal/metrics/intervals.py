@@ -39,7 +39,7 @@ class Interval:
         value: The measured value.
         low: Lower end.
         high: Upper end.
-        level: How often such an interval should hold the true value.
+        level: Confidence level.
     """
 
     value: float
@@ -130,7 +130,7 @@ def mean_interval(
 
     Args:
         values: One value per row.
-        level: How often the interval should hold the true mean.
+        level: Confidence level.
         sample_weight: One non-negative weight per row; their scale does not matter.
         bounds: The range of the values; the interval is cut to it, and is all of it when one row is all there is.
 
@@ -167,7 +167,7 @@ def score_interval(
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
         score: "accuracy", "log_loss" or "brier_score".
-        level: How often the interval should hold the true mean.
+        level: Confidence level.
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 

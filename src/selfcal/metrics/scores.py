@@ -96,13 +96,13 @@ def brier_score(
 
 
 def negative_log_likelihood(block: Block) -> Float:
-    """What each row adds to the log loss."""
+    """The log loss of each row."""
     p: Float = np.maximum(block.true_class.astype(np.float64), LOG_FLOOR)
     return -np.log(p)
 
 
 def squared_distance(block: Block) -> Float:
-    """What each row adds to the Brier score."""
+    """The Brier score of each row."""
     difference = block.columns.astype(np.float64)
     difference[block.codes, np.arange(len(block.codes))] -= 1
     squares: Float = np.einsum("kn,kn->n", difference, difference)

@@ -169,7 +169,7 @@ def excess_aurc(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """How much the area under the risk-coverage curve exceeds that of the best order, with all right rows first.
+    """Excess of the area under the risk-coverage curve over that of the best order, with all right rows first.
 
     `aurc - (e + (1 - e) ln(1 - e))` with e the error rate: how badly the confidence separates right from wrong
     predictions, independent of the accuracy.

@@ -28,7 +28,7 @@ class PiecewiseLinear(nn.Module):
 
     Args:
         n_features: Columns of the input.
-        columns: Which of them are encoded; a column with two values gains nothing by it.
+        columns: The columns to encode; a column with two values gains nothing from it.
         n_bins: Maximum number of bins per column.
 
     Example:
@@ -79,7 +79,7 @@ class Periodic(nn.Module):
 
     Args:
         n_features: Columns of the input.
-        columns: Which of them are encoded.
+        columns: The columns to encode.
         n_frequencies: Frequencies per column.
         n_embedding: Outputs of the layer of each column.
         scale: The standard deviation of the initial frequencies.

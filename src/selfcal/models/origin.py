@@ -37,7 +37,7 @@ def origin(module: nn.Module) -> Origin | None:
 
 
 def remembered(make: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
-    """Decorate a function so that `origin` knows the networks it returns."""
+    """Decorate a function so that `origin` recognises the networks it returns."""
 
     @functools.wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> nn.Module:
@@ -52,5 +52,5 @@ def remembered(make: Callable[P, nn.Module]) -> Callable[P, nn.Module]:
 
 
 def is_remembered(function: object) -> bool:
-    """Whether the networks that a function makes know their origin."""
+    """Whether the networks that a function makes record their origin."""
     return getattr(function, "_remembered", False) is True

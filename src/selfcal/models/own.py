@@ -13,7 +13,7 @@ from selfcal.training.problem import evaluating
 
 
 def own_network(make: Callable[[int, int], nn.Module], x: Tensor, n_classes: int) -> nn.Module:
-    """What the function makes for these rows, if it is a network that returns logits."""
+    """The network that the function makes for these rows, after a check that it returns logits."""
     module = make(x.shape[1], n_classes)
     if not isinstance(module, nn.Module):
         raise ConfigError(

@@ -4,7 +4,7 @@
 |---|---|
 | made by a function of `selfcal.models` | `{"name": "mlp", "arguments": {...}}` |
 | a `Wrapper` around other modules | `{key: value}`, the key of its class and what `Wrapper.spec` returns |
-| any other, whose code is not ours | `{"own": "Linear"}`, a hole for whoever has the code to fill |
+| any other, whose code is not ours | `{"own": "Linear"}`, a placeholder for a network that the user provides |
 
 A spec holds no weights: they are the `state_dict` of the module.
 """
@@ -81,12 +81,12 @@ class Wrapper(nn.Module, ABC):
         if key in _RESERVED or taken.get(key, _path(cls)) != _path(
             cls
         ):  # a notebook may define a class again
-            raise ConfigError(f"{cls.__name__} must have a key of its own; {key!r} is taken.")
+            raise ConfigError(f"{cls.__name__} must have a unique key; {key!r} is taken.")
         cls.key = key
 
     @abstractmethod
     def spec(self) -> Any:
-        """What `from_spec` needs, in plain values; a module inside is described by its `spec_of`."""
+        """The value that `from_spec` needs, in plain types; a module inside is described by its `spec_of`."""
 
     @classmethod
     @abstractmethod
@@ -94,12 +94,12 @@ class Wrapper(nn.Module, ABC):
         """The module that `spec` describes, with weights of any value.
 
         Args:
-            value: As it was read from a file: nothing is known of it.
-            build: Builds the modules inside from their specs, and knows the number of features and classes.
+            value: As it was read from a file, not validated.
+            build: Builds the modules inside from their specs, and has the number of features and classes.
         """
 
     def summary(self) -> str:
-        """A few words for a person."""
+        """A short description for display."""
         return type(self).__name__
 
 
@@ -124,7 +124,7 @@ def spec_of(module: nn.Module) -> Spec:
 
 
 def has_own(spec: Any) -> bool:
-    """Whether a spec has a hole: a network that was not made by `selfcal.models`.
+    """Whether a spec has a placeholder: a network that was not made by `selfcal.models`.
 
     Example:
         >>> has_own({"members": [{"name": "mlp", "arguments": {}}, {"own": "Linear"}]})
@@ -136,7 +136,7 @@ def has_own(spec: Any) -> bool:
 
 
 def summary_of(module: nn.Module) -> str:
-    """A module in a few words for a person.
+    """A short description of a module for display.
 
     Example:
         >>> summary_of(models.mlp(2, 3, hidden=(8,)))
@@ -174,15 +174,15 @@ class NamedNetwork:
 
 
 class Builder:
-    """Builds untrained modules from specs, which may come from a file that nobody has checked.
+    """Builds untrained modules from specs, which may come from an untrusted file.
 
-    Networks that a spec names take the features and classes given here, whatever the spec says.
+    Networks that a spec names take the features and classes given here, not those of the spec.
 
     Args:
         n_features: Columns of the input.
         n_classes: Classes, one logit each.
-        own: Makes the network that fills a hole; by default a hole is an error.
-        max_networks: The most networks to build, since every stored one has a tensor at least.
+        own: Makes the network for a placeholder; by default a placeholder is an error.
+        max_networks: Maximum number of networks to build, since every stored one has at least one tensor.
 
     Example:
         >>> Builder(2, 3)({"name": "mlp", "arguments": {"n_features": 2, "n_classes": 3, "hidden": []}})
@@ -210,7 +210,7 @@ class Builder:
         """The module that a spec describes.
 
         Raises:
-            ModelFormatError: The spec is none, or asks for more than there may be.
+            ModelFormatError: The spec is invalid, or exceeds a limit.
         """
         if not isinstance(spec, dict):
             raise ModelFormatError("A network must be described by its name and arguments, or as a wrapper.")
@@ -223,7 +223,9 @@ class Builder:
         if OWN not in spec:
             return self._named(spec)(self.n_features, self.n_classes)
         if self._own is None:
-            raise ModelFormatError("The network is not one of selfcal.models; its owner must provide it.")
+            raise ModelFormatError(
+                "The network is not one of selfcal.models. Pass the function that makes it."
+            )
         return self._own()
 
     def _wrapped(self, wrapper: type[Wrapper], value: Any) -> Wrapper:

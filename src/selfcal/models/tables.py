@@ -59,7 +59,7 @@ def tabular(
     Args:
         n_features: Columns of the input, of mean 0 and standard deviation 1.
         n_classes: Classes, one logit each.
-        columns: Which columns are encoded; by default all. See `columns_to_encode`.
+        columns: The columns to encode; by default all. See `columns_to_encode`.
         encoding: ``"piecewise"``, a piecewise-linear encoding of each column, whose bins must be set before training
             (``module[0].fit(x)``); ``"periodic"``, periodic features of each column; ``"joint"``, Fourier features
             of all columns together.
@@ -133,7 +133,7 @@ def _widths(hidden: Sequence[int] | None, default: Sequence[int]) -> Sequence[in
 
 
 def columns_to_encode(x: Tensor) -> list[int]:
-    """Return the columns worth encoding: those with more than two distinct values.
+    """Return the columns to encode: those with more than two distinct values.
 
     Example:
         >>> import torch

@@ -16,10 +16,10 @@ from selfcal.training.types import Batch, Output
 
 
 def soft_accuracy(probs: Tensor, y: Tensor, temperature: float = 0.01) -> Tensor:
-    """How near the label is to the first rank: 1 if it leads clearly, 0 from the second rank on.
+    """A differentiable accuracy from the rank of the label: 1 if it clearly leads, 0 from the second rank on.
 
     ``max(0, 2 - r)`` with the soft rank of the label among the classes, ``r = 1 + Σ_(k ≠ y) σ((p_k - p_y) / T)``.
-    A label that leads or trails by several T counts as plainly right or wrong.
+    A label that leads or trails by several T counts as clearly right or wrong.
 
     Args:
         probs: Probabilities, one row per sample.

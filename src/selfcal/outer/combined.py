@@ -15,7 +15,7 @@ from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Si
 
 @dataclass(frozen=True)
 class Combined(OuterModel):
-    """Several outer models side by side, each with parameters of its own.
+    """Several outer models side by side, each with its own parameters.
 
     The names of the parameters begin with the name of the model: ``"LayerDecay.log10_decay"``.
 

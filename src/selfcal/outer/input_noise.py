@@ -17,7 +17,7 @@ from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
 @dataclass(frozen=True)
 class InputNoise(OuterModel):
-    """Normal noise on the input, drawn anew at every step and in training only: the network's input is ``x + σ ε``.
+    """Normal noise on the input, resampled at every step, in training only: the network's input is ``x + σ ε``.
 
     It regularises the network: its output changes little within σ of a training row. The outer parameter is the
     logarithm of σ to base 10. All features are assumed to have the same scale.

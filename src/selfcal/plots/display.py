@@ -62,7 +62,7 @@ class ReliabilityDisplay:
 
         Args:
             estimator: Has `predict_proba` and `classes_`.
-            X: What it predicts from.
+            X: The input of the estimator.
             y: The true labels.
             name: Its name; by default that of its class.
             **options: As in `from_predictions`.

@@ -41,7 +41,7 @@ def reliability_diagram(ax: Axes, bins: Bins, *, level: float = 0.95) -> None:
 
     Args:
         ax: The axes to draw on.
-        bins: What `metrics.reliability_curve` returns.
+        bins: The bins, as `metrics.reliability_curve` returns them.
         level: The level of the intervals.
     """
     filled = bins.count > 0
@@ -81,7 +81,7 @@ def confidence_histogram(ax: Axes, bins: Bins, *, chance: float | None = None) -
 
     Args:
         ax: The axes to draw on.
-        bins: What `metrics.reliability_curve` returns.
+        bins: The bins, as `metrics.reliability_curve` returns them.
         chance: 1/C shades the confidences below it, which a top label cannot have.
     """
     width = np.diff(bins.edges)

@@ -35,7 +35,7 @@ def weight_paths(ax: Axes, iterations: ArrayLike, weights: ArrayLike, misclassif
         ax: The axes to draw on.
         iterations: The outer iterations, one per row of `weights`.
         weights: Weights, one row per iteration and one column per sample.
-        misclassified: Which samples the final model gets wrong.
+        misclassified: Whether the final model misclassifies each sample.
     """
     steps, paths = checks.numbers(iterations, "iterations"), checks.numbers(weights, "weights")
     wrong = np.asarray(misclassified, dtype=bool)
@@ -66,7 +66,7 @@ def weight_map(ax: Axes, X: ArrayLike, weights: ArrayLike, misclassified: ArrayL
         ax: The axes to draw on.
         X: Points in the plane, shape (n, 2).
         weights: The weight of each point, in [0, 1].
-        misclassified: Which points the final model gets wrong.
+        misclassified: Whether the final model misclassifies each point.
 
     Returns:
         What the colour bar shows.
@@ -105,7 +105,7 @@ def weights_figure(
         iterations: The outer iterations, one per row of `weights`.
         weights: Weights, one row per iteration and one column per sample.
         X: Points in the plane, shape (n, 2).
-        misclassified: Which samples the final model gets wrong.
+        misclassified: Whether the final model misclassifies each sample.
 
     Returns:
         The figure.

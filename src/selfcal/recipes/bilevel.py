@@ -1,4 +1,4 @@
-"""Methods whose outer level learns what makes the confidence calibrated."""
+"""Methods whose outer level learns hyperparameters for calibrated confidences."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _meta(
     """An outer step after every few batches, through the last training step, by Adam.
 
     Hypergradients shrink with the inner step size, often tenfold at once: Adam's memory of their size must be short,
-    or the outer level stands still for the next thousand steps.
+    or the outer level hardly moves for the next thousand steps.
     """
     return Recipe(
         name=name,

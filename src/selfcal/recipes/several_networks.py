@@ -30,12 +30,12 @@ def crossfit(
     lost to validation.
 
     Args:
-        folds: How many folds.
-        repeats: How often, each time with other folds: more networks, and a better average, for more time.
-        learn: What is learned beside the networks from the held-out rows, one name or several: ``"decay"`` (the
+        folds: Number of folds.
+        repeats: Number of repetitions with different folds: more networks, and a better average, for more time.
+        learn: Hyperparameters to learn from the held-out rows, one name or several: ``"decay"`` (the
             weight decay of each layer), ``"smoothing"`` (of each class's label), ``"gamma"`` (of the focal loss),
             ``"noise"`` (on the features, in training), ``"temperature"`` (in training) or ``"weights"`` (of rows, by
-            the networks' predictions for them); or an outer model. The networks share it.
+            the networks' predictions for them); or an outer model. It is common to all networks.
         outer_lr: Step size of Adam on what is learned.
         inner_steps: Training steps between two of its steps.
 
@@ -94,7 +94,7 @@ def auto(*, folds: int = 5, repeats: int = 1) -> Ensemble:
 
     Args:
         folds: Of the rows; each kind trains as many networks, each on all folds but one.
-        repeats: How often, each time with other folds.
+        repeats: Number of repetitions with different folds.
 
     Example:
         >>> [candidate.network for candidate in auto().candidates]

@@ -109,7 +109,7 @@ class SelectiveClassifier(BaseEstimator):
         """Choose the threshold on rows that neither the estimator nor its calibrator was fitted on.
 
         Args:
-            X: What the estimator takes.
+            X: The input of the estimator.
             y: The labels, of classes the estimator knows.
             sample_weight: Not supported, since the exact bounds count rows; anything but None is an error.
         """

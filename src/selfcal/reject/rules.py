@@ -26,7 +26,7 @@ from selfcal.reject.thresholds import (
 Bool = NDArray[np.bool_]
 Threshold = float | Float | tuple[float, float]
 MAX_LISTED_CLASSES = 5
-"""Classes that a message lists before it says "and more"."""
+"""Maximum number of classes that a message lists before "and more"."""
 
 TOO_MANY_WRONG = "Too many of the most confident answers are wrong, or there are too few rows."
 

@@ -132,7 +132,7 @@ def rows_needed(max_risk: float, level: float = 0.95) -> int:
 
 
 def known_risk(max_risk: float) -> float:
-    """Return `max_risk` if it lies between 0 and 1, far enough from both to count with."""
+    """Return `max_risk` if it is between 0 and 1, and not too close to either for the computations."""
     try:
         return checks.in_range("max_risk", max_risk, 1e-9, 1 - 1e-9)
     except ConfigError:
@@ -160,7 +160,7 @@ def risk_bound(errors: int, accepted: int, level: float = 0.95) -> float:
 def _starts(n: int, max_risk: float, level: float) -> tuple[Int, float]:
     """Return the ranks at which a sequence of tests starts, and the error probability α of each.
 
-    A starting point is worth its α only if the next one is far beyond it: at twice the rank or more.
+    A starting point justifies its α only if the next one is far beyond it: at twice the rank or more.
     """
     for count in range(MAX_STARTS, 0, -1):
         alpha = (1 - level) / count

@@ -1,4 +1,4 @@
-"""What a threshold on the confidence would do, for a grid of thresholds: the numbers behind the slider."""
+"""Coverage, risk and confusion for a grid of thresholds on the confidence: the numbers behind the slider."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FULL_MATRIX_CLASSES = 10
 PAIRS_SHOWN = 10
 RISKS = (0.01, 0.02, 0.05, 0.1)
 NUMBERS = 250_000
-"""How many numbers all the explorers of a page may hold together."""
+"""Maximum number of values that all the explorers of a page hold together."""
 
 
 def thresholds(confidence: Float, steps: int) -> Float:
     """Thresholds for the slider: round ones, and ones that each reject the same fraction of the rows.
 
-    The second kind is rounded to three digits of 1 - t, so that what is shown is what is used.
+    The second kind is rounded to three digits of 1 - t, so that the value shown is the value used.
 
     >>> thresholds(np.array([0.86, 0.99917, 0.99983]), steps=24)
     array([0.     , 0.9    , 0.95   , 0.99917, 1.     ])
@@ -41,8 +41,8 @@ def explore(judged: Predictions, *, level: float, cells: int, n_methods: int) ->
     Args:
         judged: The predictions.
         level: The level of the intervals of the risk.
-        cells: How many lists of confusion counts a method may need.
-        n_methods: How many methods the page shows.
+        cells: Maximum number of lists of confusion counts of a method.
+        n_methods: Number of methods on the page.
 
     Returns:
         The counts, and for each cell (true, predicted) how many of its rows the step to the next threshold loses;

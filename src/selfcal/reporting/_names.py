@@ -1,4 +1,4 @@
-"""Names from outside, made fit to print: nothing in them can reorder, break or swamp a page."""
+"""Display of untrusted names: they cannot reorder, break or flood a page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown_apart(names: list[object]) -> list[str]:
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
-    """A number of things.
+    """A count with its noun.
 
     >>> counted(1, "network"), counted(1077, "row"), counted(2, "class", "classes")
     ('1 network', '1,077 rows', '2 classes')

@@ -1,4 +1,4 @@
-"""Whether confidences are calibrated, in a sentence, and where they are not."""
+"""The verdict on the calibration of the confidences, in a sentence, and the groups that deviate."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from selfcal.reporting.content import ClassGroup, ClassGroups, Judgement, RangeG
 from selfcal.reporting.predictions import Predictions
 
 ENOUGH_ROWS = 30
-"""Fewer rows than this carry no sentence of their own."""
+"""Minimum number of rows for a separate sentence."""
 
 CLASSES_LISTED = 25
 RANGES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0])
-"""Ranges of confidence, finer near certainty, where most claims are made and most harm is done."""
+"""Ranges of confidence, finer near certainty, where most predictions are and errors do the most harm."""
 
 JUDGEMENTS: dict[Judgement, str] = {
     "honest": "no sign of miscalibration",
@@ -41,7 +41,7 @@ def claim_tests(judged: Predictions, *, n_bins: int, n_resamples: int, seed: int
 
 
 def judge(bins: Bins, tests: dict[str, float], level: float) -> Judgement:
-    """One of `JUDGEMENTS`; a calibrated model is called otherwise with probability at most 1 - level.
+    """One of `JUDGEMENTS`; a calibrated model is called miscalibrated with probability at most 1 - level.
 
     Whether it is over- or under-confident is read from the gaps beyond the intervals of their bins, if there are any.
     """
@@ -58,11 +58,11 @@ def judge(bins: Bins, tests: dict[str, float], level: float) -> Judgement:
 
 
 def verdict(judged: Predictions, *, level: float = 0.95) -> Verdict:
-    """How often the model is right where its confidence is about 90%, or at a confidence it has often enough.
+    """The accuracy where the confidence is about 90%, or at another confidence that enough rows have.
 
     Example:
-        >>> sure = np.tile([0.92, 0.08], (200, 1))
-        >>> found = verdict(Predictions.from_probabilities(np.arange(200) % 2, sure))
+        >>> confident = np.tile([0.92, 0.08], (200, 1))
+        >>> found = verdict(Predictions.from_probabilities(np.arange(200) % 2, confident))
         >>> found.text
         'When its confidence is about 90%, it is right 43-57% of the time.'
         >>> found.rows, round(found.claimed, 2)

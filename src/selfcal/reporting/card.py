@@ -10,7 +10,7 @@ COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.5)
 
 
 def model_card(judged: Report) -> str:
-    """What a reader of a model card needs to know about the confidence: verdict, scores, thresholds, limits."""
+    """The section of a model card on the confidence: verdict, scores, thresholds, limits."""
     lines = [f"# {in_markdown(judged.title)}", ""]
     if judged.subtitle:
         lines += [in_markdown(judged.subtitle), ""]
@@ -73,7 +73,7 @@ def _interval(score: Estimate) -> str:
 
 
 def _thresholds(reject: RejectCurve, rows: int) -> list[str]:
-    """The highest threshold on the grid that still answers as many rows as asked for, each once."""
+    """The highest threshold on the grid that reaches each of the coverages, without repetition."""
     places = [
         max(place for place, count in enumerate(reject.accepted) if count >= coverage * rows)
         for coverage in COVERAGES

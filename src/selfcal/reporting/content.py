@@ -16,7 +16,7 @@ Finding = Literal["over", "under", ""]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score with its interval; an end is None where too few rows, or sums alone, do not give one."""
+    """A score with its interval; the ends are None if they cannot be computed from so few rows, or from sums."""
 
     value: float
     low: float | None
@@ -34,13 +34,13 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How often the model is right at a confidence it often has.
+    """The accuracy of the model at a confidence that many rows have.
 
     Attributes:
         text: The whole sentence.
-        when: Its first part: which rows it is about.
+        when: Its first part, which describes the rows.
         range: The interval of the accuracy, in percent.
-        rows: How many rows it is about.
+        rows: Number of these rows.
         claimed: Their mean confidence.
         right: Their accuracy.
         low: Lower end of its interval.
@@ -99,7 +99,7 @@ class ClassGroup:
 
 @dataclass(frozen=True)
 class ClassGroups:
-    """How many classes are predicted, how many of them with a finding, and those furthest off."""
+    """The numbers of predicted classes and of those with a finding, and the classes furthest off."""
 
     predicted: int
     over: int
@@ -109,19 +109,19 @@ class ClassGroups:
 
 @dataclass(frozen=True)
 class RejectCurve:
-    """What each threshold on the confidence accepts, and the areas under the risk-coverage curve.
+    """Accepted rows and errors at each threshold on the confidence, and areas under the risk-coverage curve.
 
     Attributes:
         aurc: The area under the risk-coverage curve.
-        excess_aurc: What of it lies above the best possible order of the same predictions.
+        excess_aurc: `aurc` minus that of the best possible order of the same predictions.
         answered_at_risk: Pairs of a risk and the largest coverage with no higher one.
         thresholds: The grid of thresholds; rows at a threshold are accepted.
-        accepted: How many rows each threshold accepts.
-        errors: How many of those are wrong.
+        accepted: Number of rows that each threshold accepts.
+        errors: Number of wrong predictions among them.
         risk_low: Lower ends of the intervals of the risk.
         risk_high: Upper ends.
-        start: The place on the grid where the slider starts.
-        cells: For each cell (true, predicted) how many of its rows the step to the next threshold loses.
+        start: The index of the threshold at which the slider starts.
+        cells: For each cell (true, predicted), the number of its rows that the step to the next threshold rejects.
     """
 
     aurc: float
@@ -172,12 +172,12 @@ class SuspectLabels:
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What is known of one method even from sums over rows.
+    """The scores of one method that can be computed from sums over rows.
 
     Attributes:
         name: The method.
         judgement: "honest" (no sign of miscalibration), "over", "under" or "mixed".
-        verdict: What the confidence is worth, in a sentence.
+        verdict: The accuracy at a typical confidence, in a sentence.
         mean_confidence: The mean over all rows.
         accuracy: Fraction of rows that are classified right.
         ece: Expected calibration error of the confidence.
@@ -203,14 +203,14 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class MethodReport(Scores):
-    """All that a report says about one method.
+    """The report on one method.
 
     Attributes:
         log_loss_behind_best: Log loss minus the lowest one's; None for the lowest.
         below_chance: Fraction of rows with a confidence below `1 / n_classes`.
         bins: The bins of the reliability diagram that have rows.
         by_class: Groups of rows by predicted class.
-        reject: What thresholds on the confidence would do.
+        reject: Coverage and risk at thresholds on the confidence.
         worst: The wrong predictions with the highest confidence, if rows have names.
     """
 
@@ -238,11 +238,11 @@ class ScoreReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Methods judged on the same rows; `summarise` makes it.
+    """A report on methods evaluated on the same rows; `summarise` returns it.
 
     Attributes:
         title: The heading of the page.
-        subtitle: What the data is.
+        subtitle: A description of the data.
         format: The version of this layout.
         selfcal: The version of selfcal that made it.
         rows: Number of rows.
@@ -252,7 +252,7 @@ class Report:
         n_bins: Number of bins of the calibration error.
         n_resamples: Number of label sets drawn for the noise floor and the test.
         seed: Seed of the draws.
-        settings: What else is written down about data and training.
+        settings: Further facts about data and training.
         methods: One entry for each method.
         labels: An audit of the training labels.
     """

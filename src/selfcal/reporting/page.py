@@ -1,4 +1,4 @@
-"""From a report to one HTML file that needs nothing else."""
+"""Rendering of a report as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def report(
     pictures: Sequence[Picture] = (),
     **options: Any,
 ) -> Path:
-    """Write one HTML file that needs nothing else, not even a network, and its numbers beside it.
+    """Write one self-contained HTML file, which works offline, and its numbers beside it.
 
     Beside `report.html` come `report.json`, which holds every number of the page, and `model_card.md`.
 
     Args:
         methods: Predictions on the same rows, by the method's name.
-        path: Where to write; ends in `.html`.
+        path: The output file; ends in `.html`.
         title: The page's heading.
-        subtitle: What the data is, in a line or two.
+        subtitle: A description of the data, in a line or two.
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
-        settings: What else to write down about data and training, by name.
+        settings: Further facts about data and training, by name.
         labels: An audit of the training labels, to show the rows that look wrong.
         pictures: More figures to show after the tables.
         **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
@@ -168,7 +168,7 @@ def percent(fraction: float, digits: int = 1) -> str:
 
 
 def number(value: float | None) -> str:
-    """A count with thousands set off, a number to four places, or the end of an interval that has none.
+    """A count with thousands separators, a number to four decimal places, or "?" for None.
 
     >>> number(1234567), number(0.25), number(None)
     ('1,234,567', '0.2500', '?')
@@ -179,7 +179,7 @@ def number(value: float | None) -> str:
 
 
 def _top_risk(judged: Report) -> float:
-    """Where the axis of the risk ends; risks of very few rows jump about and are left to leave the picture."""
+    """The upper end of the risk axis; risks of very few rows are noisy and may lie beyond it."""
     risks = [
         errors / accepted
         for method in judged.methods
@@ -190,7 +190,7 @@ def _top_risk(judged: Report) -> float:
 
 
 def _hash(text: str) -> str:
-    """What a content security policy calls an inline style or script by."""
+    """The hash of an inline style or script for a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

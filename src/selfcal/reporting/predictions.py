@@ -1,4 +1,4 @@
-"""Predictions beside the true classes: what reports and experiments evaluate."""
+"""Predictions with the true classes, as evaluated by reports and experiments."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Predictions:
 
     @property
     def correct(self) -> NDArray[np.bool_]:
-        """Which rows were classified right."""
+        """Whether each row was classified correctly."""
         return self.chosen == self.y
 
     @property

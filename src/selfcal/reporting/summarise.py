@@ -55,18 +55,18 @@ def summarise(
     n_resamples: int = 1000,
     seed: int = 0,
 ) -> Report:
-    """Judge predictions of one or more methods on the same rows.
+    """Evaluate predictions of one or more methods on the same rows.
 
     Args:
         methods: Predictions on the same rows, by the method's name.
         title: The heading of the page.
-        subtitle: What the data is, in a line or two.
+        subtitle: A description of the data, in a line or two.
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
-        settings: What else to write down about data and training, by name.
+        settings: Further facts about data and training, by name.
         labels: An audit of the training labels; its first flagged rows are shown.
-        label_rows: The number of each audited row in its table, if it differs from its place in the audit.
-        n_worst: How many of the worst mistakes to list.
+        label_rows: The number of each audited row in its table, if it differs from its index in the audit.
+        n_worst: Number of the worst mistakes to list.
         n_bins: Number of bins of the calibration error and the reliability diagrams.
         level: The level of all intervals.
         n_resamples: Number of label sets for the noise floor and the test.
@@ -134,7 +134,7 @@ def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
     for name, predictions in methods.items():
         if predictions.probs.shape != first.probs.shape or (predictions.y != first.y).any():
             raise DataError(
-                f"Methods must be judged on the same rows; {shown(name)!r} has {len(predictions.y)} rows in "
+                f"Methods must be evaluated on the same rows; {shown(name)!r} has {len(predictions.y)} rows in "
                 f"{predictions.probs.shape[1]} classes, or other labels than {shown(next(iter(methods)))!r}."
             )
     return first
@@ -153,7 +153,7 @@ def _judged(
     n_resamples: int,
     seed: int,
 ) -> MethodReport:
-    """Scores with intervals, the bins, the tests, and the verdict they add up to."""
+    """Scores with intervals, the bins, the tests, and the resulting verdict."""
     bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=n_bins)
     claim = np.column_stack([1 - p.confidence, p.confidence])
     ece = metrics.calibration_error_interval(

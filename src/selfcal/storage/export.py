@@ -32,8 +32,8 @@ def to_onnx(
 
     Its input ``X`` is a table of float64 numbers, its output ``probabilities`` has one column for each class;
     their labels are in the metadata of the file, as JSON, under ``classes``. With a preprocessor the graph starts
-    where cells have become numbers: missing ones are NaN, and a category is its place in the list that stands, with
-    the names of all columns, under ``inputs`` in the metadata; -1 is a category that is not there.
+    where cells have become numbers: missing ones are NaN, and a category is its index in the list that is stored,
+    with the names of all columns, under ``inputs`` in the metadata; -1 is a category not in the list.
 
     Args:
         model: A fitted classifier without a calibrator, or with one that is a formula: temperature, vector, matrix
@@ -64,7 +64,7 @@ def to_onnx(
 
 
 class _Encoder(nn.Module):
-    """What a `Preprocessor` does once cells are numbers and codes of categories."""
+    """A `Preprocessor` in torch, for cells that are numbers and codes of categories."""
 
     largest: Tensor
     mean: Tensor
@@ -101,7 +101,7 @@ class _Encoder(nn.Module):
 
 
 class _Pipeline(nn.Module):
-    """What `predict_proba` does, in torch."""
+    """`predict_proba` in torch."""
 
     mean: Tensor
     scale: Tensor
@@ -119,7 +119,7 @@ class _Pipeline(nn.Module):
 
 def _exported(pipeline: nn.Module, n_features: int) -> Any:
     try:
-        import onnx  # noqa: F401 # torch needs it, and would say so later and less plainly
+        import onnx  # noqa: F401 # torch needs it, and its own error would come later and be less clear
         import onnxscript  # noqa: F401 # the same
     except ImportError as error:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""The files of a stored model: plain numbers and plain JSON, believed only after they have been checked.
+"""The files of a stored model: plain numbers and plain JSON, used only after they have been checked.
 
-Nothing here can run code that a file brings along. Every file is read up to a limit, must begin as what its name
-says, and must have the hash that `model.json` says. `model.json` itself ends with the hash of all bytes before it.
+Nothing here can run code that a file brings along. Every file is read up to a limit, must begin as its type
+requires, and must have the hash that `model.json` lists. `model.json` ends with the hash of all bytes before it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from selfcal.errors import ConfigError, ModelFormatError
 
 FORMAT = "selfcal model"
 FORMAT_VERSION = 2
-"""In version 1, `model.json` had no hash of its own."""
+"""In version 1, `model.json` itself had no hash."""
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 EXTRAS = ("preprocessor.skops", "report.html", "model_card.md")
-"""What else may lie in the folder."""
+"""Optional files of the folder."""
 MAX_JSON_BYTES = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""
 MAX_EXTRA_BYTES = 1 << 28
@@ -84,7 +84,7 @@ def write(path: AnyPath, description: dict[str, Any], tensors: Tensors, extras: 
 
 
 def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """What `model.json` says, and the content of every file it lists, after all hashes have been verified.
+    """The content of `model.json` and of every file it lists, after all hashes have been verified.
 
     A folder of format 1 has no hash of `model.json`: its description has no field `SEAL`.
     """
@@ -153,7 +153,7 @@ def _folder(path: AnyPath) -> Path:
         if not folder.exists() and previous(folder).is_dir():
             return previous(folder)
         if not folder.is_dir():
-            kind = f"; this is {_kind(_start(folder))}" if folder.exists() else ", and there is none"
+            kind = f"; this is {_kind(_start(folder))}" if folder.exists() else ", but it does not exist"
             raise ModelFormatError(
                 f"{folder} must be a folder with {DESCRIPTION} and {TENSORS}, as save writes it{kind}. No other "
                 "format is read: files that can run code are refused."
@@ -181,7 +181,9 @@ def _content(file: Path, most: int) -> bytes:
                 f"{file} must be a file; it is a symbolic link, which is not followed. Put a copy of the file there."
             )
         if not file.is_file():
-            raise ModelFormatError(f"{file} must be a file, and is {'none' if file.exists() else 'missing'}.")
+            raise ModelFormatError(
+                f"{file} must be a file; it {'is something else' if file.exists() else 'does not exist'}."
+            )
         if file.stat().st_size > most:
             raise ModelFormatError(
                 f"{file} must have at most {most:,} bytes; it has {file.stat().st_size:,}."
@@ -215,7 +217,7 @@ def _intact(file: Path, stored: dict[str, Any]) -> bytes:
 
 
 def _json(data: bytes, file: Path, what: str = "be a JSON object") -> dict[str, Any]:
-    """Parse JSON without names that come twice, numbers that are none, and more nesting than a model has."""
+    """Parse JSON; duplicate names, NaN, infinity and deeper nesting than a model has are errors."""
     if not data.lstrip(b" \n").startswith(b"{"):
         raise ModelFormatError(f"{file} must {what}; this is {_kind(data)}. It is not read.")
     try:
@@ -242,7 +244,7 @@ def parse_tensors(data: bytes, path: AnyPath) -> Tensors:
     length = int.from_bytes(data[:8], "little")
     if length > min(MAX_JSON_BYTES, len(data) - 8):
         raise ModelFormatError(
-            f"{file} must have a header of at most {MAX_JSON_BYTES:,} bytes; it says {length:,}."
+            f"{file} must have a header of at most {MAX_JSON_BYTES:,} bytes; got {length:,}."
         )
     _json(data[8 : 8 + length], file, "have a header that is a JSON object")
     try:

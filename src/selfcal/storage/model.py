@@ -71,23 +71,23 @@ _TRIED: dict[str, tuple[type, ...]] = {
     "planned": (int,),
     "out_of_time": (bool,),
 }
-"""What is stored of every candidate: not how long it took, so that the same model has the same bytes."""
+"""Stored fields of every candidate; its training time is not stored, so that equal models have equal bytes."""
 
 _OF_ONE_RUN = ("verbose", "checkpoint_dir")
 """Settings of one fit on one machine, which are not stored."""
 
 
 class Storable(ABC):
-    """Gives a classifier that knows its state `save` and `load`."""
+    """Adds `save` and `load` to a classifier that exposes its state."""
 
     @abstractmethod
     def _state(self) -> ClassifierState:
-        """What the fitted classifier is made of."""
+        """The state of the fitted classifier."""
 
     @classmethod
     @abstractmethod
     def _from_state(cls, state: ClassifierState) -> Self:
-        """The fitted classifier that is made of this."""
+        """The fitted classifier with this state."""
 
     def save(
         self,
@@ -129,7 +129,7 @@ class Storable(ABC):
 
     @classmethod
     def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
-        """The classifier that `save` wrote into a folder; it predicts, bit for bit, what it did before.
+        """Load a classifier that `save` wrote; its predictions are bit-identical to those before.
 
         Args:
             path: The folder.
@@ -145,7 +145,7 @@ class Storable(ABC):
                 "function that makes it: load(path, network=...)."
             )
         if network is not None and not own:
-            raise ConfigError(f"network must be left out: {path} knows how to make its own.")
+            raise ConfigError(f"network must be left out: {path} describes its own network.")
         tensors = parse_tensors(stored, path)
         with _distrust(path, but=(ConfigError,) if network else ()):
             return cls._from_state(_put_together(description, tensors, network))
@@ -154,7 +154,7 @@ class Storable(ABC):
 def save_calibrator(
     calibrator: Calibrator, path: AnyPath, *, classes: ArrayLike, metrics: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write a fitted calibrator without the model that gives the logits, and the label of each column.
+    """Write a fitted calibrator without the model that computes the logits, and the label of each column.
 
     Args:
         calibrator: Any of `selfcal.calibrators`.
@@ -188,7 +188,7 @@ def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
 
 
 def describe(path: AnyPath) -> Values:
-    """What a stored model says of itself: the content of `model.json`, if no file of the folder was changed.
+    """The description of a stored model: the content of `model.json`, if no file of the folder was changed.
 
     The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
     """
@@ -219,7 +219,7 @@ def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
 
 @contextmanager
 def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Whatever a damaged or hostile description makes go wrong is an error of the model."""
+    """A context in which any error, as from a damaged or hostile description, becomes a `ModelFormatError`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -227,7 +227,7 @@ def _distrust(path: AnyPath, *, but: tuple[type[Exception], ...] = ()) -> Iterat
     except but:
         raise
     except Exception as error:
-        raise ModelFormatError(f"{path} holds no model that can be used: {shorten(error, 500)}") from error
+        raise ModelFormatError(f"{path} holds no usable model: {shorten(error, 500)}") from error
 
 
 def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[Values, Tensors]:
@@ -297,7 +297,7 @@ def _put_together(description: Values, tensors: Tensors, network: Network | None
 def _selection(stored: list[Any]) -> list[Values]:
     for record in stored:
         if not isinstance(record, dict):
-            raise ModelFormatError("What was tried must be described by names and numbers.")
+            raise ModelFormatError("The candidates must be described by names and numbers.")
         record.setdefault("planned", record.get("networks"))  # not in folders of 0.1.0
         record.setdefault("out_of_time", False)
         for name, kinds in _TRIED.items():
@@ -306,7 +306,7 @@ def _selection(stored: list[Any]) -> list[Values]:
 
 
 def _chosen(network: Network | str | None) -> Values:
-    """How the user has chosen the network: not at all, by the name of a kind, or by a function."""
+    """The user's choice of network: the default, the name of a kind, or a function."""
     return {"default": network is None, "kind": network if isinstance(network, str) else None}
 
 
@@ -319,7 +319,7 @@ def _restored_choice(stored: Values, module: nn.Module) -> Network | str | None:
 
 
 def _settings(given: Values) -> Values:
-    """Arguments of the classifier as plain values; a recipe by its name, if that says all about it."""
+    """Arguments of the classifier as plain values; a recipe by its name, if that identifies it."""
     given = given | dict.fromkeys(_OF_ONE_RUN)
     recipe = given["method"]
     if isinstance(recipe, (Recipe, Ensemble)):

@@ -34,7 +34,7 @@ Values = dict[str, Any]
 
 
 def labels(classes: NDArray[Any]) -> Values:
-    """Class labels with their exact type; JSON itself tells strings, whole numbers, others and booleans apart."""
+    """Class labels with their exact type; JSON distinguishes strings, integers, other numbers and booleans."""
     kind = {"U": "str", "O": "object"}.get(classes.dtype.kind, classes.dtype.name)
     values = [plain(value) for value in classes.tolist()]
     if kind not in ("str", "object", *NUMBERS) or not all(isinstance(v, (str, int, float)) for v in values):
@@ -74,7 +74,7 @@ def weights_of(module: nn.Module) -> Tensors:
             raise ConfigError(f"{name!r} of the network cannot be stored as numbers: {error}.") from None
         if np.isnan(tensors[f"network.{name}"]).any():
             raise TrainingError(
-                f"The network must have no NaN to be saved; {name!r} has. Train it more slowly."
+                f"The network must not hold NaN to be saved; {name!r} does. Train it with a lower learning rate."
             )
     return tensors
 
@@ -84,14 +84,14 @@ def restored_module(
 ) -> nn.Module:
     """The module that a stored spec describes, with the stored weights.
 
-    It is built without memory first: what a file says must fit the weights it has before anything is made. A network
-    that fills a hole in the spec is code of its owner, which may not work without memory.
+    It is first built on the meta device, without memory: the spec must fit the stored weights before anything is
+    allocated. A network for a placeholder in the spec is the user's code, which may not work on the meta device.
 
     Args:
         stored: The spec; None in folders of own networks by selfcal 0.1.0.
         sizes: Features and classes.
         weights: By name.
-        network: Makes the owner's network.
+        network: The user's function that makes the network.
     """
     made = None if network is None else _made(network, sizes)
     own = None if made is None else functools.partial(copy.deepcopy, made)
@@ -108,7 +108,7 @@ def restored_module(
 
 
 def _made(network: Network, sizes: Sizes) -> nn.Module:
-    """What the owner's function makes."""
+    """The network that the user's function returns."""
     try:
         with seeded(0):  # what it draws is replaced; the global stream stays as it is
             module = network(*sizes)
@@ -122,7 +122,7 @@ def _made(network: Network, sizes: Sizes) -> nn.Module:
 
 
 def _guessed_spec(weights: Tensors) -> Spec:
-    """The spec of an own network of selfcal 0.1.0, which stored none: names of weights tell which wrappers it had."""
+    """The spec of an own network of selfcal 0.1.0, which stored none: names of weights show which wrappers it had."""
     corrected = {name for name in weights if not name.startswith("network.")} == {"matrix", "power"}
     prefix = "network." if corrected else ""
     spec: Spec = {OWN: ""}
@@ -132,11 +132,11 @@ def _guessed_spec(weights: Tensors) -> Spec:
 
 
 def try_out(module: nn.Module, sizes: Sizes) -> None:
-    """One forward pass: a network that takes no rows of a table is better refused now than later."""
+    """One forward pass: a network that does not accept rows of a table fails here, not later."""
     logits = forward_in_blocks(module, torch.zeros(1, sizes[0]))
     if logits.shape != (1, sizes[1]):
         raise ModelFormatError(
-            f"The network must give {sizes[1]} logits a row; it gives {tuple(logits.shape)}."
+            f"The network must return {sizes[1]} logits per row; got the shape {tuple(logits.shape)} for one row."
         )
 
 
@@ -155,7 +155,7 @@ def _check_fit(module: nn.Module, weights: Tensors) -> None:
 
 def _filled(module: nn.Module, weights: Tensors, *, assign: bool = False) -> nn.Module:
     if damaged := [name for name, values in weights.items() if np.isnan(values).any()]:
-        raise ModelFormatError(f"The network must have no NaN; {shorten(damaged[0])!r} has.")
+        raise ModelFormatError(f"The network must not hold NaN; {shorten(damaged[0])!r} does.")
     values = {name: torch.tensor(array) for name, array in weights.items()}
     if not assign:  # an own network keeps its tensors, on their device; wrappers around it have none yet
         for part in module.modules():
@@ -196,5 +196,5 @@ def restored_calibrator(stored: Values, arrays: Tensors, n_classes: int) -> Logi
     probs, chosen = calibrator.predict_proba(rows), calibrator.predict(rows)
     calibrator.confidence(rows)
     if probs.shape != rows.shape or not np.allclose(probs.sum(axis=1), 1) or chosen.min() < 0:
-        raise ModelFormatError(f"The {name} gives no probabilities.")
+        raise ModelFormatError(f"The {name} does not return probabilities.")
     return calibrator

@@ -1,4 +1,4 @@
-"""skops archives that are the same bytes for the same content, and that are read without trust."""
+"""Reproducible skops archives, read without trusting their content."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MOST_UNPACKED = 2**28
 MOST_SCHEMA = 2**26
 """Bytes of schema.json; any archive may unpack to as many."""
 MOST_RATIO = 100
-"""How often its own size a larger archive may have once it is unpacked."""
+"""Maximum ratio of the unpacked to the packed size of a larger archive."""
 MOST_MEMBERS = 2**17
 
 _SCHEMA = "schema.json"
 _ENTRY = b"PK\x01\x02"
-"""How the entry of a member in the list of members begins."""
+"""The first bytes of the entry of a member in the list of members."""
 
 
 def dump(values: dict[str, Any]) -> bytes:
@@ -88,7 +88,7 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _excess(sizes: Mapping[str, int], packed: int) -> str | None:
-    """Say which size is larger than that of any model, if one is."""
+    """A description of a size that is larger than that of any model, if there is one."""
     if sizes.get(_SCHEMA, 0) > MOST_SCHEMA:
         return f"{_SCHEMA} would take {sizes[_SCHEMA]:,} bytes once unpacked, and may take {MOST_SCHEMA:,}"
     size, most = sum(sizes.values()), min(MOST_UNPACKED, max(MOST_SCHEMA, MOST_RATIO * packed))
@@ -96,7 +96,7 @@ def _excess(sizes: Mapping[str, int], packed: int) -> str | None:
 
 
 class _Numbers:
-    """Gives every node a number of its own, and every file one by its first mention."""
+    """Numbers the nodes, and the files in the order of their first mention."""
 
     def __init__(self) -> None:
         self.nodes = 0

@@ -1,4 +1,4 @@
-"""What a fitted classifier is made of: what `save` writes and `load` reads."""
+"""The state of a fitted classifier, which `save` writes and `load` reads."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from selfcal.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class ClassifierState:
-    """All that a fitted classifier needs to predict, and what it remembers of its training.
+    """The state that a fitted classifier needs to predict, and a summary of its training.
 
     Attributes:
         settings: The arguments of the classifier, but for the network.
         network: The argument that chooses the network: a kind, a function, or None.
-        recipe: How it was trained; None if that is known as text alone.
+        recipe: The recipe that trained it; None if only its text is known.
         classes: The label of each column of the logits.
         n_features: Columns of the input.
         feature_names: Their names, if they have any.
-        mean: What is taken from each column.
-        scale: What it is then divided by.
+        mean: The mean that is subtracted from each column.
+        scale: The scale that each column is then divided by.
         module: The network.
-        calibrator: What maps its logits to probabilities; None is the softmax.
+        calibrator: The map from its logits to probabilities; None is the softmax.
         n_steps: Steps taken in training.
         best_step: The step whose state was kept.
-        n_reductions: How often the batch size was halved.
+        n_reductions: Number of times the batch size was halved.
         n_rows: Rows given to `fit`.
         fingerprint: A SHA-256 of them.
-        selection: What was tried, if several networks were.
+        selection: The candidates, if several networks were trained.
     """
 
     settings: dict[str, Any]

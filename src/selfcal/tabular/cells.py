@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import shorten
+from selfcal._support.checks import shorten, such
 from selfcal.errors import DataError
 
 MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nat", "?", "-", ".")
@@ -110,14 +110,27 @@ def first_row(mask: pl.Series) -> int:
     return (mask.arg_max() or 0) + 1
 
 
-def refuse(name: str, kind: str, cells: pl.Series, mask: pl.Series) -> DataError:
-    """Return the error that names the first cell that is not of the kind of its column."""
+def refuse(
+    name: str, kind: str, cells: pl.Series, mask: pl.Series, *, remedy: str | None = None
+) -> DataError:
+    """Return the error that names the first cell that is not of the kind of its column.
+
+    Args:
+        name: The column.
+        kind: The expected kind of its cells.
+        cells: The cells.
+        mask: The cells that are not of that kind.
+        remedy: How to correct them; by default with the options of `selfcal fit`.
+    """
     row = first_row(mask)
     shown = repr(shorten(cells[row - 1]))
+    remedy = remedy or (
+        f"Correct the cells, add their spelling to the missing values (--missing {shown}), or declare the column: "
+        f"--kind {name}=category, or --kind {name}=drop."
+    )
     return DataError(
-        f"Column {name!r} must hold {kind}; row {row} is {shown} ({mask.sum():,} such cells; row 1 is the first "
-        f"below the header). Correct the cells, add their spelling to the missing values (--missing {shown}), or "
-        f"declare the column: --kind {name}=category, or --kind {name}=drop."
+        f"Column {name!r} must hold {kind}; row {row} is {shown} ({such(int(mask.sum()), 'cell')}; row 1 is the "
+        f"first below the header). {remedy}"
     )
 
 

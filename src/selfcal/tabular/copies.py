@@ -46,7 +46,7 @@ class Copies:
 
     @property
     def n_copies(self) -> int:
-        """How many rows belong to the group of an earlier row."""
+        """The number of rows that belong to the group of an earlier row."""
         return len(self.groups) - n_groups(self.groups)
 
 

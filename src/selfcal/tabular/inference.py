@@ -60,7 +60,7 @@ def infer_schema(
     some cells that are not numbers.
 
     Args:
-        table: What `read_table` returned.
+        table: The table, as `read_table` returns it.
         target: The column with the labels, which is left out.
         kinds: Kinds that override the inference, by column name: "number", "boolean", "category", "drop", "date",
             or "date:" and a format such as "date:%d/%m/%Y".

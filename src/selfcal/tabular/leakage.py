@@ -38,7 +38,7 @@ def leaks(values: Float, schema: Schema, target: Target, groups: Int, *, seed: i
     numbers. There is no warning for a table with a single column, nor with fewer than `BIN_ROWS` rows per class.
 
     Args:
-        values: What `column_values` returned, for the labelled rows.
+        values: The values of the labelled rows, as `column_values` returns them.
         schema: The columns.
         target: The labels of these rows.
         groups: The number of the group of each row.

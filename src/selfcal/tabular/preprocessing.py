@@ -21,6 +21,10 @@ from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_n
 from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
 from selfcal.tabular.schema import Column, Schema, infinite_cells
 
+_REMEDY = (
+    "Correct the cells, or fit again with their spelling as a missing value (--missing) or with the column declared "
+    "(--kind)."
+)
 _DATE_PARTS = ("year", "day of year", "weekday", "hour")
 
 
@@ -42,8 +46,8 @@ class Encoded:
     def notes(self) -> tuple[str, ...]:
         """Notes for the user."""
         notes = [
-            f"Column {name!r} has {count:,} cells with a category that was not seen in training; they are "
-            "treated as unknown."
+            f"Column {name!r} has {count:,} cell{'' if count == 1 else 's'} with a category that was not seen in "
+            "training, treated as unknown."
             for name, count in self.unseen.items()
         ]
         if self.extra:
@@ -197,7 +201,7 @@ class Preprocessor:
             table.select(by_name(names)), self.schema.missing, decimal=self.schema.decimal
         )
         for name, mask in unreadable.items():
-            raise refuse(name, "numbers, as at fit", table[name], mask)
+            raise refuse(name, "numbers, as at fit", table[name], mask, remedy=_REMEDY)
         numbers = values.to_numpy().astype(np.float64, copy=False).reshape(table.height, len(names))
         infinite = np.isinf(numbers)
         if infinite.any():
@@ -232,7 +236,7 @@ class Preprocessor:
 
 @dataclass(frozen=True)
 class _Levels:
-    """The categories of one column; `other` and `missing` tell whether these have a code of their own."""
+    """The categories of one column; `other` and `missing` are whether these have a separate code."""
 
     kept: tuple[str, ...]
     other: bool
@@ -283,4 +287,4 @@ def _date_numbers(dates: pl.Series) -> Float:
 
 def _refuse_any(name: str, kind: str, table: pl.DataFrame, unreadable: pl.Series) -> None:
     if unreadable.any():
-        raise refuse(name, kind, table[name], unreadable)
+        raise refuse(name, kind, table[name], unreadable, remedy=_REMEDY)

@@ -80,10 +80,10 @@ def divide(
     """Infer the schema of a table and split its rows.
 
     Copies of a row are on one side of every split. With a `group` column its values define the groups instead; a row
-    without a value in it is a group of its own.
+    without a value in it is a separate group.
 
     Args:
-        table: What `read_table` returned.
+        table: The table, as `read_table` returns it.
         target: The column with the labels.
         held_out: The fraction of rows to hold out for evaluation.
         validation: The fraction of the other rows for validation.
@@ -143,7 +143,7 @@ def _grouped(cells: pl.Series, schema: Schema, copies: Copies) -> Copies:
     ]
     if missing.any():
         notes.append(
-            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a group of its own."
+            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a separate group."
         )
     pairs = numbered(copies.groups * (int(groups.max()) + 1) + groups)
     apart = int(pairs.max()) - int(copies.groups.max())

@@ -64,7 +64,7 @@ def read_target(
     of one whole number, such as 1 and 1.0, are one class.
 
     Args:
-        table: What `read_table` returned.
+        table: The table, as `read_table` returns it.
         name: The column.
         drop_unlabelled: Leave rows without a label out, instead of an error.
         classes_anyway: Accept a target that looks continuous; each number is a class.
@@ -110,7 +110,7 @@ def read_target(
     notes += _look_alikes(name, classes)
     if len(classes) > MAX_INTEGER_CLASSES and all(_WHOLE_NUMBER.fullmatch(label) for label in classes):
         notes.append(
-            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a class of its own. If they measure "
+            f"Column {name!r} holds {len(classes):,} whole numbers, and each is a separate class. If they measure "
             "or count something, bin them into a few classes first."
         )
     codes = text.cast(pl.Enum(classes)).to_physical().to_numpy().astype(np.int64)

@@ -33,7 +33,7 @@ class Batches(Protocol):
     n_rows: int
 
     def one_pass(self, number: int) -> Iterator[Batch]:
-        """All rows, batch by batch; `number` counts the passes from 0 and may choose the order."""
+        """All rows, batch by batch; `number`, the number of the pass from 0, may determine the order."""
 
     def __len__(self) -> int:
         """Batches in a pass."""
@@ -93,7 +93,7 @@ class TensorBatches:
         return smaller if half else None
 
     def one_pass(self, number: int) -> Iterator[Batch]:
-        """All rows once, in an order of their own for every pass."""
+        """All rows once, in a different order for every pass."""
         if len(self) == 1:
             yield self._rows
             return
@@ -178,13 +178,13 @@ class LoaderBatches:
         if type(sampler) is BatchSampler and isinstance(sampler.sampler, SequentialSampler):
             return first_rows(self)
         raise ConfigError(
-            "A DataLoader that shuffles has a generator of its own, so that a run with a checkpoint could not be "
+            "A DataLoader that shuffles uses its own generator, so that a run with a checkpoint could not be "
             "resumed exactly. Pass the data as tensors or as ImageBatches, whose order depends only on a seed and "
             "the number of the pass, or use shuffle=False."
         )
 
     def halved(self) -> LoaderBatches | None:
-        """A loader of half the batch size, unless a sampler of the user's own makes the batches."""
+        """A loader of half the batch size, unless the user's own sampler makes the batches."""
         sampler = self._loader.batch_sampler
         if type(sampler) is not BatchSampler or not (half := half_of(sampler.batch_size, self.n_rows)):
             return None
@@ -296,7 +296,7 @@ class Endless:
         if batch is None:
             if not self._taken:
                 raise DataError(
-                    "A pass over the data must give at least one batch; it gave no batch. Use a smaller batch size "
+                    "A pass over the data must yield at least one batch; got no batch. Use a smaller batch size "
                     "if this is a DataLoader with drop_last=True."
                 )
             self._start(self._number + 1, 0)

@@ -62,7 +62,7 @@ class Resumable(Protocol):
 def identity(
     step: BilevelStep, settings: Mapping[str, object], **data: Batches | None
 ) -> dict[str, dict[str, object]]:
-    """What must be equal to resume from a checkpoint (``exactly``), and for bit-identical results (``bits``)."""
+    """Values that must match to resume from a checkpoint (``exactly``), and for bit-identical results (``bits``)."""
     module, device = step.problem.module, step.device
     with step.random.restored():
         prints = {f"{name} data": None if d is None else data_fingerprint(d) for name, d in data.items()}

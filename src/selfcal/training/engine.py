@@ -1,4 +1,4 @@
-"""The training loop. It calls the parts of a recipe and knows no method."""
+"""The training loop. It calls the parts of a recipe and does not depend on the method."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TrainingResult:
         n_steps: Inner steps taken.
         best_step: The inner step whose state was chosen; the last one without selection data.
         status: ``"stopped early"``, ``"ran to the end"`` or ``"out of time"``.
-        seconds: How long it took.
+        seconds: Training time.
     """
 
     module: nn.Module

@@ -61,11 +61,11 @@ class OptimizerRule(ABC):
 
 
 class OuterModel(ABC):
-    """What the outer level learns: hyperparameters of the loss, the network's input, or a part of the update."""
+    """Learned by the outer level: hyperparameters of the loss, the network's input, or a part of the update."""
 
     provides: frozenset[str]
-    """What it provides: ``weight`` multiplies the rows' losses, ``penalty`` is added to their mean, anything else is
-    a keyword of the loss."""
+    """Names of the values it provides: ``weight`` multiplies the rows' losses, ``penalty`` is added to their mean,
+    anything else is a keyword of the loss."""
 
     reads_head: bool = False
     """Whether it reads the input of the network's head, or the head's weight."""
@@ -123,7 +123,7 @@ class BatchTransform(ABC):
 
 
 class Objective(ABC):
-    """What the outer level minimises: a scalar of the network's output on the outer data.
+    """The loss that the outer level minimises: a scalar of the network's output on the outer data.
 
     Objectives can be added with weights: ``first + 0.5 * second``.
     """
@@ -171,7 +171,7 @@ class WeightedSum(Objective):
         return torch.stack([weight * term(output, batch) for term, weight in self._parts()]).sum()
 
     def __repr__(self) -> str:
-        """The expression that makes it."""
+        """The expression that creates it."""
         alone = len(self.terms) == 1
         shown = (f"{w} * {term!r}" if alone or w != 1 else repr(term) for term, w in self._parts())
         return " + ".join(shown)
@@ -200,7 +200,7 @@ class Problem(ABC):
         return self.output(theta, batch)
 
     def update_term(self, theta: Tensor, outer: OuterParams) -> Tensor | None:
-        """What a step of size lr from `theta` also subtracts, divided by lr; None if there is nothing."""
+        """The further term that a step of size lr from `theta` subtracts, divided by lr; None without one."""
         return None
 
     def inner(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
@@ -288,13 +288,13 @@ class Trajectory:
 
 
 class Hypergradient(ABC):
-    """How the outer loss is differentiated through the inner steps."""
+    """A method to differentiate the outer loss through the inner steps."""
 
     horizon: int | None
-    """How many of the latest inner steps it uses; None for all of them."""
+    """Number of the latest inner steps it uses; None for all of them."""
 
     records: Literal["start", "evaluation", "graph"] = "evaluation"
-    """What it needs of a recorded step: the parameters before it; the gradient and output too; or their graph."""
+    """The data it needs of a recorded step: the parameters before it; also gradient and output; or their graph."""
 
     differentiates_update: bool = True
     """Whether it differentiates through an outer model's part of the update (`Problem.update_term`)."""

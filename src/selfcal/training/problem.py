@@ -59,7 +59,7 @@ class BilevelProblem(Problem):
             )
 
     def sizes(self, n_train: int) -> Sizes:
-        """How large the problem is."""
+        """The dimensions of the problem."""
         shapes = self._member_shapes[0]
         if self._head is None:
             return Sizes(n_train, shapes=shapes)
@@ -78,7 +78,7 @@ class BilevelProblem(Problem):
 
     @property
     def n_members(self) -> int:
-        """The number of networks, each with rows of its own."""
+        """The number of networks, each with separate rows."""
         return len(self._members)
 
     def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
@@ -112,7 +112,7 @@ class BilevelProblem(Problem):
         return self._observed(lambda: functional_call(self.module, params, (batch.x,)))
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
-        """The output for the input that the outer model makes of the rows."""
+        """The output for the rows as transformed by the outer model."""
         with redirected(self._draws_globally):
             x = self._network_input(outer, batch.x)
         return self.output(theta, replace(batch, x=x))
@@ -229,7 +229,7 @@ class BilevelProblem(Problem):
 def members_of(module: nn.Module) -> list[nn.Module]:
     """The module's `independent_members`, networks that are trained side by side; by default the module itself.
 
-    Each of them has rows of its own in every batch, in the order of the members, and its own best state.
+    Each of them has separate rows in every batch, in the order of the members, and its own best state.
     """
     members: list[nn.Module] = getattr(module, "independent_members", [module])
     return members

@@ -1,4 +1,4 @@
-"""How one network is trained: the parts of a method, which fit together."""
+"""Recipes: the parts of a method that trains one network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from selfcal.training.interfaces import (
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """How one network is trained: the parts of a method. Parts that do not fit fail here, not in training."""
+    """The parts of a method that trains one network. Incompatible parts fail here, not in training."""
 
     name: str
     loss: Loss

@@ -27,7 +27,7 @@ class DivergenceError(TrainingError):
 
 
 class StepReport(NamedTuple):
-    """What one call of `BilevelStep` did."""
+    """The result of one call of `BilevelStep`."""
 
     inner_loss: float
     outer_loss: float | None

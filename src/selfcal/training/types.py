@@ -1,4 +1,4 @@
-"""The shapes of things that move between the parts."""
+"""Types of the values that the parts of a method exchange."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NetworkParams = dict[str, Tensor]
 class Batch:
     """Rows of data.
 
-    `index` is their place in the training set; outer rows have none, so that nothing learned per training
+    `index` is their position in the training set; outer rows have none, so that nothing learned per training
     row can be looked up for them. `weight` is the user's sample weight. `hyper` holds the keyword arguments that a
     batch transform passes to the loss.
     """
@@ -46,7 +46,7 @@ class Batch:
 
 
 class Output(NamedTuple):
-    """What the network computes for a batch.
+    """The output of the network for a batch.
 
     `features` is the input of its last linear layer, the head, and `head` that layer's weight; both are None unless
     the outer model reads them. Features are constants in the training loss: no gradient flows through them. `seen`
@@ -74,7 +74,7 @@ class Output(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """How large the problem is.
+    """The dimensions of the problem.
 
     `n_classes` and `n_features` are those of the network's head, None if it has no linear layer. `shapes` are the
     shapes of the trainable parameters by name; of one network, if several are trained side by side.

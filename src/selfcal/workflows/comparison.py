@@ -41,7 +41,7 @@ class Task:
         target: The column with the labels.
         reading: Options of `read_table`.
         fitting: Options of `TableModel.fit`.
-        settings: Settings of the classifier that all candidates share.
+        settings: Settings of the classifier, common to all candidates.
         within: If given, rows that `TableModel(seed=within)` would hold out are left out, so that a choice made here
             can be evaluated there.
     """
@@ -54,7 +54,7 @@ class Task:
     within: int | None = None
 
     def identity(self) -> dict[str, Any]:
-        """What results belong to."""
+        """The data and settings that stored results depend on."""
         with open(self.data, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         fitting = {name: value for name, value in self.fitting.items() if value}
@@ -62,7 +62,7 @@ class Task:
         return {"data": digest, **shared, "within": self.within}
 
     def run(self, candidate: Candidate, seed: int) -> Row:
-        """Train and evaluate once; a failure is a row that says so."""
+        """Train and evaluate once; a failure is recorded in the row."""
         started = time.perf_counter()
         row: Row = {"name": candidate.name, "seed": seed, "failed": None}
         try:
@@ -77,7 +77,7 @@ class Task:
                 table, self.target, **self.fitting
             )
         except ConfigError:
-            raise  # the same for every trial: better said once
+            raise  # the same for every trial: raised once
         except Exception as error:
             return row | {"failed": f"{type(error).__name__}: {error}"}
         judged = model.report.methods[0]
@@ -94,10 +94,10 @@ def run_trials(
     Args:
         task: The table.
         candidates: The ways to train.
-        seeds: How many seeds, from 0 on.
+        seeds: Number of seeds, from 0 on.
         results: The file that keeps the rows.
         jobs: Processes to use.
-        title: What to call it on the progress bar.
+        title: The title of the progress bar.
 
     Returns:
         The rows.
@@ -115,7 +115,7 @@ def _work(task: Task, candidates: Mapping[str, Candidate], unit: Unit) -> list[R
 
 @dataclass(frozen=True)
 class Standing:
-    """How one candidate did: means over seeds, and how far behind the best in log loss.
+    """The results of one candidate: means over seeds, and the difference to the lowest log loss.
 
     Attributes:
         name: The candidate.
@@ -123,7 +123,7 @@ class Standing:
         behind: Log loss minus the best one's, mean over seeds; 0 for the best.
         low: Lower end of its interval; NaN for the best, and with a single seed.
         high: Upper end.
-        failures: What went wrong, by seed.
+        failures: Error messages, by seed.
     """
 
     name: str
@@ -141,7 +141,7 @@ def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HEL
     `1 / n + test / train` instead of `1 / n`.
 
     Args:
-        rows: What `run_trials` returned.
+        rows: The rows, as `run_trials` returns them.
         level: The level of the intervals.
         held_out: The fraction of rows that were held out.
 

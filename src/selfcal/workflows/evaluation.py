@@ -27,17 +27,17 @@ MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""
 
 NAME = "predictions"
-"""What a report calls predictions from a table."""
+"""The name of predictions from a table in a report."""
 
 
 class Judge:
     """Evaluates predictions part by part.
 
     Args:
-        layout: Where the predictions stand.
-        drop_unlabelled: Leave rows without a label out, instead of an error.
+        layout: The columns of the predictions.
+        drop_unlabelled: Drop rows without a label, instead of an error.
         n_bins: Number of bins of the calibration error.
-        keep: How many probabilities to keep for the finer tests and the page.
+        keep: Maximum number of probabilities to keep for the finer tests and the page.
 
     Example:
         >>> table = pl.DataFrame({"y": ["no", "yes"], "prob_no": [0.9, 0.2], "prob_yes": [0.1, 0.8]})
@@ -95,7 +95,7 @@ class Judge:
             **about: `title`, `subtitle` and `settings`, as in `summarise`.
         """
         if not self.rows:
-            raise DataError("There must be at least one labelled row to evaluate; there is none.")
+            raise DataError("Evaluation needs at least one labelled row; got none.")
         kept = self.predictions
         if kept is not None:
             return summarise({NAME: kept}, classes=self.names, n_bins=self.n_bins, level=level, **about)

@@ -1,4 +1,4 @@
-"""Where predictions are in a table, found by the names of its columns."""
+"""The columns of a table that hold predictions, found by their names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from selfcal.tabular.cells import as_text, read_numbers, refuse
 from selfcal.tabular.schema import column_named
 
 PREFIXES = ("prob_", "proba_", "probability_", "p_", "P_", "prob.", "p.", "prob ", "")
-"""How columns of probabilities may begin, before the name of the class; the first that fits is taken."""
+"""Prefixes of columns of probabilities, before the name of the class; the first that matches is used."""
 
 CHOICES = ("predicted", "prediction", "pred", "y_pred", "class", "label")
 CONFIDENCES = ("confidence", "conf", "score", "probability", "prob", "y_prob")
@@ -29,7 +29,7 @@ WHOLE = r"^([+-]?\d+)\.0*$"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the predictions stand in a table.
+    """The columns of a table that hold predictions.
 
     Attributes:
         target: The column with the true classes.
@@ -82,7 +82,7 @@ def find_layout(
     Args:
         table: The first rows.
         target: The column with the true classes.
-        prefix: What the names of columns of probabilities begin with.
+        prefix: The prefix of the columns of probabilities.
         columns: The columns of probabilities, if their names do not show it.
         choice: The column with the chosen class.
         confidence: The column with the confidence.
@@ -131,7 +131,7 @@ def find_layout(
 
 @contextmanager
 def rows_counted_from(start: int) -> Iterator[None]:
-    """Within it, errors about rows say that these are counted from row `start` + 1 of the table."""
+    """A context in which errors about rows add that these are counted from row `start` + 1 of the table."""
     try:
         yield
     except DataError as error:
@@ -153,7 +153,9 @@ def _numbers(part: pl.DataFrame, name: str) -> Float:
     values, unreadable = read_numbers(part.select(by_name(column_named(part, name))))
     wrong = unreadable.get(name, values[name].is_null())
     if wrong.any():
-        raise refuse(name, "probabilities", part[name], wrong)
+        raise refuse(
+            name, "probabilities", part[name], wrong, remedy="Correct the cells, or drop their rows."
+        )
     return values[name].to_numpy()
 
 

@@ -18,14 +18,14 @@ from selfcal.workflows.evaluation import Judge
 from selfcal.workflows.layout import Layout
 
 FOLDS = 5
-_SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would rule the fit
+_SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would dominate the fit
 
 
 class Recalibration:
     """A calibrator in place of the probabilities that a table holds.
 
     Args:
-        layout: Where the predictions stand.
+        layout: The columns of the predictions.
         calibrator: The name of a calibrator, such as "temperature"; one of `recipes.POST_HOC`.
 
     Attributes:
@@ -34,9 +34,9 @@ class Recalibration:
 
     Example:
         >>> from selfcal.workflows.layout import find_layout
-        >>> sure = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
-        >>> recalibration = Recalibration(find_layout(sure, "y")).fit(sure)
-        >>> recalibration.apply(sure)["prob_a"].round(2)[0]
+        >>> table = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
+        >>> recalibration = Recalibration(find_layout(table, "y")).fit(table)
+        >>> recalibration.apply(table)["prob_a"].round(2)[0]
         0.75
     """
 
@@ -61,7 +61,7 @@ class Recalibration:
         for fold in stratified_split(kept.y, [1 / FOLDS] * FOLDS, seed=0):
             rest = np.setdiff1d(np.arange(len(z)), fold)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CalibrationWarning)  # the fit on all rows says it, too
+                warnings.simplefilter("ignore", CalibrationWarning)  # the fit on all rows warns, too
                 probs[fold] = clone(self._calibrator).fit(z[rest], kept.y[rest]).predict_proba(z[fold])
         if self.layout.columns:
             self.after = Predictions.from_probabilities(kept.y, probs)

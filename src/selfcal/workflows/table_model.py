@@ -54,15 +54,15 @@ class TableModel:
         method: The name of a recipe, one of `recipes.names()`.
         seed: Seeds the splits and the training.
         held_out: The fraction of rows to evaluate on.
-        max_levels: The most categories to keep of one column.
-        memory: The most bytes the table and its numbers may take; a table that needs more is refused.
+        max_levels: Maximum number of categories of one column.
+        memory: Maximum number of bytes of the table and its numbers; a table that needs more is refused.
         **settings: Arguments of `SelfCalibratedClassifier`.
 
     Attributes:
         schema: The columns and their kinds.
         classes: The labels, byte for byte as in the table.
-        notes: What a user should be told about the data and the training.
-        report: How the model did on the held-out rows.
+        notes: Notes for the user on the data and the training.
+        report: The report on the held-out rows.
         held_out_confidence: The confidence in each held-out row.
         held_out_wrong: Whether the prediction was wrong there.
 
@@ -95,7 +95,7 @@ class TableModel:
         self.seed = checks.positive_int("seed", seed, low=0)
         self.held_out = checks.in_range("held_out", held_out, 0.01, 0.9)
         self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
-        # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be a giant
+        # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be huge
         settings = {"standardize": False, **settings}
         self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)
 
@@ -113,14 +113,14 @@ class TableModel:
         """Infer the kinds of the columns, train, and evaluate the model on held-out rows.
 
         Args:
-            table: What `read_table` returned.
+            table: The table, as `read_table` returns it.
             target: The column with the labels.
-            drop_unlabelled: Leave rows without a label out, instead of an error.
+            drop_unlabelled: Drop rows without a label, instead of an error.
             classes_anyway: Accept a target that looks continuous; each number is a class.
             group: A column whose equal values belong together, such as the patient of each visit: their rows are on
                 one side of every split. It is not used as a feature. By default copies of a row are kept together.
-            before_training: Called once `schema`, `classes` and `notes` say what was found in the table.
-            **reading: What `infer_schema` is to know: `kinds`, `missing`, `nonfinite` and `decimal`.
+            before_training: Called once `schema`, `classes` and `notes` are set.
+            **reading: Options of `infer_schema`: `kinds`, `missing`, `nonfinite` and `decimal`.
         """
         options = {"drop_unlabelled": drop_unlabelled, "classes_anyway": classes_anyway, "group": group}
         divided = self._divide(table, target, **options, **reading)
@@ -181,7 +181,7 @@ class TableModel:
             self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
             if len(self.preprocessor.feature_names) != classifier.n_features_in_:
                 raise ModelFormatError("the preprocessor is not that of the network")
-        except Exception as error:  # whatever a damaged or hostile file makes go wrong
+        except Exception as error:  # a damaged or hostile file may raise anything
             raise ModelFormatError(
                 f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error

@@ -24,15 +24,15 @@ def report_on(
     seed: int,
     notes: Sequence[str],
 ) -> Report:
-    """Judge predictions on held-out rows, and write down how the model was trained.
+    """Report on predictions for held-out rows, and on how the model was trained.
 
     Args:
         judged: The predictions on the held-out rows.
         classifier: The fitted classifier.
         schema: The columns.
-        rows: What it was trained on.
+        rows: The training data.
         seed: The seed of the splits and the training.
-        notes: What a user should be told about the data and the training.
+        notes: Notes for the user on the data and the training.
     """
     method = classifier.method_.name
     trained_on = {

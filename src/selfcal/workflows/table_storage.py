@@ -1,4 +1,4 @@
-"""What a model folder holds besides the classifier: the preprocessor, the report and the held-out predictions."""
+"""The parts of a model folder besides the classifier: preprocessor, report and held-out predictions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class TableContents:
 
     Attributes:
         preprocessor: Turns a table into the network's input.
-        notes: What a user should be told about the data and the training.
-        report: How the model did on held-out rows.
+        notes: Notes for the user on the data and the training.
+        report: The report on the held-out rows.
         confidence: The confidence in each held-out row.
         wrong: Whether the prediction was wrong there.
     """
@@ -65,7 +65,7 @@ class TableContents:
 
     @classmethod
     def read(cls, data: bytes) -> TableContents:
-        """What `files` stored in the archive of the preprocessor."""
+        """The contents that `files` stored in the archive of the preprocessor."""
         stored = skops_archive.load(data)
         table = json.loads(stored["table"])
         confidence = checks.unit_interval(stored["confidence"])

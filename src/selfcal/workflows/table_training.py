@@ -1,4 +1,4 @@
-"""Training a table model: the memory it will take, the fit, and what to tell the user about it."""
+"""Training a table model: the memory it needs, the fit, and notes for the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TrainingRows:
         table: The labelled rows.
         codes: The class of each row.
         groups: The group of each row; rows of a group stay together in every split.
-        parts: Which rows to train on, to validate on and to hold out.
+        parts: The rows for training, for validation and to hold out.
         classes: The labels, in the order of the codes.
     """
 
@@ -44,7 +44,7 @@ class TrainingRows:
 def check_memory(
     rows: TrainingRows, preprocessor: Preprocessor, classifier: SelfCalibratedClassifier
 ) -> None:
-    """Refuse before training what would take more memory than allowed; measured, with a fifth to spare."""
+    """Raise before training if it would need more memory than allowed; measured, with a margin of a fifth."""
     parts, n_classes = rows.parts, len(rows.classes)
     predicted = len(parts.held_out) + len(parts.validation)
     cells = 3 * predicted * n_classes  # scores, probabilities, and a copy to work on
@@ -71,7 +71,7 @@ def train(
     """Fit the classifier.
 
     Returns:
-        Notes for the user: what it warned of, and what follows from its settings.
+        Notes for the user: its warnings, and remarks on its settings.
     """
     first, second = rows.parts.train, rows.parts.validation
     # codes are enough to train on; names of any length are needed only to predict

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from selfcal._support.checks import Int, listed
+from selfcal._support.checks import Int, listed, such
 from selfcal.errors import DataError
 
 MAX_RECORD_BYTES = 64 * 2**20
@@ -164,8 +164,8 @@ class Layout:
             remedy = "If missing fields at the end of a line are meant to be empty, pass --ragged."
         raise DataError(
             f"{self.name} must have {expected} fields in every line, as its header has; line {line} has "
-            f"{fields[record]}, too {'many' if many else 'few'} ({int(wrong.sum())} such lines in this part of the "
-            f"file). {remedy}"
+            f"{fields[record]}, too {'many' if many else 'few'} ({such(int(wrong.sum()), 'line')} in this part of "
+            f"the file). {remedy}"
         )
 
     def _place(self, block: Block, offset: int) -> str:
@@ -203,7 +203,7 @@ def _positions(data: bytes, byte: int) -> Int:
 
 
 def _outside(data: bytes, places: Int) -> Int:
-    """Return the places outside quotes."""
+    """Return the positions outside quotes."""
     if b'"' not in data:
         return places
     return places[np.searchsorted(_positions(data, _QUOTE), places) % 2 == 0]

@@ -51,7 +51,7 @@ class Opened:
         head: The first bytes, which identify the format.
         chunks: All bytes, those of `head` included.
         size: Its size on disk or in memory, if known (compressed, if it is). Of a Parquet file, its number of rows.
-        taken: How much of that size was read so far.
+        taken: The part of that size that was read so far.
     """
 
     name: str
