@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,18 +94,15 @@ def summarise(
     losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
     leader = min(losses, key=lambda name: float(losses[name].mean()))
     method_names = shown_apart(list(methods))
+    how = _Evaluation(level, n_bins, n_resamples, seed)
     judged = [
-        _judged(
+        how.of(
             p,
             name=label,
             losses=losses[name],
             behind=None if name == leader else losses[name] - losses[leader],
             reject=_explorer.explore(p, level=level, cells=min(k * k, 200), n_methods=len(methods)),
             worst=None if row_names is None else _worst(p, row_names, n_worst),
-            level=level,
-            n_bins=n_bins,
-            n_resamples=n_resamples,
-            seed=seed,
         )
         for label, (name, p) in zip(method_names, methods.items(), strict=True)
     ]
@@ -140,49 +137,63 @@ def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
     return first
 
 
-def _judged(
-    p: Predictions,
-    *,
-    name: str,
-    losses: Float,
-    behind: Float | None,
-    reject: RejectCurve,
-    worst: tuple[Mistake, ...] | None,
-    level: float,
-    n_bins: int,
-    n_resamples: int,
-    seed: int,
-) -> MethodReport:
-    """Scores with intervals, the bins, the tests, and the resulting verdict."""
-    bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=n_bins)
-    claim = np.column_stack([1 - p.confidence, p.confidence])
-    ece = metrics.calibration_error_interval(
-        p.correct.astype(np.int64), claim, of_class=1, n_bins=n_bins, level=level, seed=seed
-    )
-    floor = metrics.ece_noise_floor(p.confidence, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
-    tests = _verdict.claim_tests(p, n_bins=n_bins, n_resamples=n_resamples, seed=seed)
-    low, high = metrics.wilson_interval(bins.mean_accuracy, len(p.y), level=level)
-    return MethodReport(
-        name=name,
-        judgement=_verdict.judge(bins, tests, level),
-        verdict=_verdict.verdict(p, level=level),
-        mean_confidence=bins.mean_confidence,
-        accuracy=Estimate(float(p.correct.mean()), float(low), float(high)),
-        ece=_estimate(ece),
-        noise_floor=NoiseFloor(floor.mean, floor.low, floor.high),
-        log_loss=_estimate(metrics.mean_interval(losses, level=level, bounds=(0.0, math.inf))),
-        log_loss_behind_best=None
-        if behind is None
-        else _estimate(metrics.mean_interval(behind, level=level)),
-        brier_score=_estimate(metrics.score_interval(p.y, p.probs, score="brier_score", level=level)),
-        tests=tests,
-        below_chance=p.below_chance,
-        bins=_bins(bins, level),
-        by_range=_verdict.by_range(p, level),
-        by_class=_verdict.by_class(p, level),
-        reject=reject,
-        worst=worst,
-    )
+class _Evaluation(NamedTuple):
+    """How every method is evaluated; see `summarise`."""
+
+    level: float
+    n_bins: int
+    n_resamples: int
+    seed: int
+
+    def of(
+        self,
+        p: Predictions,
+        *,
+        name: str,
+        losses: Float,
+        behind: Float | None,
+        reject: RejectCurve,
+        worst: tuple[Mistake, ...] | None,
+    ) -> MethodReport:
+        """Scores with intervals, the bins, the tests, and the resulting verdict."""
+        bins = metrics.reliability_curve(p.correct, p.confidence, n_bins=self.n_bins)
+        claim = np.column_stack([1 - p.confidence, p.confidence])
+        ece = metrics.calibration_error_interval(
+            p.correct.astype(np.int64),
+            claim,
+            of_class=1,
+            n_bins=self.n_bins,
+            level=self.level,
+            seed=self.seed,
+        )
+        floor = metrics.ece_noise_floor(
+            p.confidence, n_bins=self.n_bins, n_resamples=self.n_resamples, seed=self.seed
+        )
+        tests = _verdict.claim_tests(p, n_bins=self.n_bins, n_resamples=self.n_resamples, seed=self.seed)
+        low, high = metrics.wilson_interval(bins.mean_accuracy, len(p.y), level=self.level)
+        return MethodReport(
+            name=name,
+            judgement=_verdict.judge(bins, tests, self.level),
+            verdict=_verdict.verdict(p, level=self.level),
+            mean_confidence=bins.mean_confidence,
+            accuracy=Estimate(float(p.correct.mean()), float(low), float(high)),
+            ece=_estimate(ece),
+            noise_floor=NoiseFloor(floor.mean, floor.low, floor.high),
+            log_loss=_estimate(metrics.mean_interval(losses, level=self.level, bounds=(0.0, math.inf))),
+            log_loss_behind_best=None
+            if behind is None
+            else _estimate(metrics.mean_interval(behind, level=self.level)),
+            brier_score=_estimate(
+                metrics.score_interval(p.y, p.probs, score="brier_score", level=self.level)
+            ),
+            tests=tests,
+            below_chance=p.below_chance,
+            bins=_bins(bins, self.level),
+            by_range=_verdict.by_range(p, self.level),
+            by_class=_verdict.by_class(p, self.level),
+            reject=reject,
+            worst=worst,
+        )
 
 
 def _estimate(interval: metrics.Interval) -> Estimate:
