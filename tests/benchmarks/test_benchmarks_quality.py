@@ -193,7 +193,9 @@ def test_the_filter_drops_what_it_is_told_to_and_knows_how_sure_it_was(monkeypat
         seen.append(len(y))
         return methods.Ours("standard", settings={"max_epochs": 30})(X, y, seed)
 
-    of_label = lambda y, probs: probs[np.arange(len(y)), y]  # noqa: E731
+    def of_label(y, probs):
+        return probs[np.arange(len(y)), y]
+
     for name, content in {
         "cleanlab": {},
         "cleanlab.filter": {"find_label_issues": lambda y, probs, n_jobs: of_label(y, probs) < 0.1},
