@@ -2,10 +2,13 @@ import inspect
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 import selfcal
+
+ROOT = Path(__file__).parent.parent
 
 
 def printed(code):
@@ -44,7 +47,7 @@ def test_imports_stay_light(statement, not_loaded):
     assert printed(check) == "[]"
 
 
-WITHOUT_TORCH = """
+BLOCK_TORCH = """
 import sys
 
 class NoTorch:
@@ -53,6 +56,8 @@ class NoTorch:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, NoTorch())
+"""
+WITHOUT_TORCH = f"""{BLOCK_TORCH}
 from selfcal import SelectiveClassifier, calibrators, datasets, metrics, plots, reject
 from selfcal.tabular import io
 X, y = datasets.Blobs().sample(200, seed=0)
@@ -63,3 +68,22 @@ print(metrics.log_loss(y % 2, probs))
 
 def test_metrics_calibrators_datasets_tables_plots_and_the_reject_option_work_without_torch():
     assert 0 < float(printed(WITHOUT_TORCH)) < 1
+
+
+@pytest.mark.slow
+def test_what_other_pythons_test_without_torch_can_be_collected_without_it():
+    script = (ROOT / ".ci" / "test-pythons").read_text()
+    listed = script.partition("without_torch=(")[2].partition(")\n")[0]
+    paths = subprocess.run(
+        ["bash", "-c", f"echo {' '.join(listed.split())}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert len(paths) > 10
+    collect = f"{BLOCK_TORCH}\nimport pytest\nsys.exit(pytest.main(['--collect-only', '-q', *{paths}]))"
+    ran = subprocess.run(
+        [sys.executable, "-c", collect], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:]
