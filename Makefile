@@ -56,7 +56,7 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, onnxruntime
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, onnxruntime
 	$(BIN)/python -m pytest tests/parity/heavy
 
 test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
@@ -70,6 +70,7 @@ bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md 
 	$(BIN)/python -m benchmarks.layout --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.tables --results benchmarks/RESULTS.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees --results benchmarks/RESULTS.md
 
 bench-cpus: $(READY) ## how far models differ that are fitted with the kernels of other processors, or two threads
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cpus fit runs/cpus/native.npz

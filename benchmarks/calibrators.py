@@ -4,7 +4,8 @@ Needs files with `logits` and `y`, one for each network; none of them comes with
 
     python -m benchmarks.calibrators --data logits_*.npz --results benchmarks/RESULTS.md
 
-With `--settings`, the log loss of several settings instead, by cross-validation within the first halves alone.
+With `--settings`, the log loss of several settings instead, by cross-validation within the first halves alone; with
+`--rows`, the log loss after fits on few rows, which needs probmetrics.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
+from benchmarks import _calibrators_by_rows
 from benchmarks._timing import write_json, write_section
 from selfcal import calibrators, metrics
 from selfcal.errors import CalibrationWarning
@@ -26,8 +28,9 @@ BEFORE = "none (softmax)"
 FOLDS = 4
 SETTINGS = {
     "TemperatureScaling": [{}],
-    "MatrixScaling": [{"odir": odir} for odir in (0.3, 0.5, 1.0, 2.0, 5.0, 10.0)],
-    "PolynomialCalibration": [{"degree": degree} for degree in (3, 6, 10, 20)],
+    "MatrixScaling": [{"safeguard": False}]
+    + [{"l2": 1e-4, "odir": odir, "safeguard": False} for odir in (0.3, 0.5, 1.0, 2.0, 5.0, 10.0)],
+    "PolynomialCalibration": [{"degree": degree, "safeguard": False} for degree in (3, 6, 10, 20)],
 }
 
 
@@ -147,7 +150,16 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--results", type=Path, help="also write the tables as Markdown")
     parser.add_argument("--settings", action="store_true", help="cross-validate settings in the first halves")
+    parser.add_argument("--rows", action="store_true", help="fit on 50 to 5,000 rows, several draws of each")
     options = parser.parse_args()
+    if options.rows:
+        networks = {network(path): _calibrators_by_rows.by_rows(*loaded(path)) for path in options.data}
+        print(_calibrators_by_rows.markdown(networks))
+        write_json(
+            options.json, [{"network": name, **row} for name, rows in networks.items() for row in rows]
+        )
+        write_section(options.results, "Calibrators by rows", _calibrators_by_rows.markdown(networks))
+        return
     if options.settings:
         found = {network(path): cross_validated(path) for path in options.data}
         print(settings_markdown(found))

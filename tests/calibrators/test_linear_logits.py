@@ -38,7 +38,7 @@ def matrix_loss(parameters, z, y, weight, penalties):
 def test_vector_is_the_lowest_point(k, l2):
     z, y = overconfident(n_classes=k)
     weight = weights(len(y))
-    found = VectorScaling(l2).fit(z, y, weight)
+    found = VectorScaling(l2, safeguard=False).fit(z, y, weight)
     arguments = (z, y, weight, l2)
     reference = minimize(vector_loss, [1.0] * k + [0.0] * k, arguments, method="BFGS", options={"gtol": 1e-6})
     at_found = vector_loss(found.parameters_.ravel(), *arguments)
@@ -55,7 +55,7 @@ def test_vector_is_the_lowest_point(k, l2):
 def test_matrix_is_the_lowest_point(make, l2, odir):
     z, y = overconfident()
     weight = weights(len(y))
-    found = make(l2=l2, odir=odir).fit(z, y, weight).parameters_.ravel()
+    found = make(l2=l2, odir=odir, safeguard=False).fit(z, y, weight).parameters_.ravel()
     arguments = (z if make is MatrixScaling else log_softmax(z, axis=1), y, weight, (l2, odir))
     np.testing.assert_allclose(approx_fprime(found, matrix_loss, 1e-7, *arguments), 0, atol=1e-5)
     start = np.vstack([np.eye(3), np.zeros(3)]).ravel()
@@ -64,14 +64,14 @@ def test_matrix_is_the_lowest_point(make, l2, odir):
 
 def test_curvature_by_its_diagonal_leads_to_the_same_place(monkeypatch):
     z, y = overconfident()
-    expected = MatrixScaling().fit(z, y).predict_proba(z)
+    expected = MatrixScaling(safeguard=False).fit(z, y).predict_proba(z)
     monkeypatch.setattr(_multinomial, "MAX_BLOCK_ELEMENTS", 0)
-    np.testing.assert_allclose(MatrixScaling().fit(z, y).predict_proba(z), expected, atol=1e-6)
+    np.testing.assert_allclose(MatrixScaling(safeguard=False).fit(z, y).predict_proba(z), expected, atol=1e-6)
 
 
 def test_very_strong_odir_leaves_only_factors():
     z, y = overconfident()
-    table = MatrixScaling(odir=1e6).fit(z, y).parameters_
+    table = MatrixScaling(odir=1e6, safeguard=False).fit(z, y).parameters_
     np.testing.assert_allclose(table[:3][~np.eye(3, dtype=bool)], 0, atol=1e-5)
     np.testing.assert_allclose(table[3], 0, atol=1e-5)
     assert np.diag(table[:3]).max() < 0.8
@@ -80,27 +80,38 @@ def test_very_strong_odir_leaves_only_factors():
 def test_very_strong_l2_leaves_the_softmax():
     z, y = overconfident()
     for make in (VectorScaling, MatrixScaling, DirichletCalibration):
-        np.testing.assert_allclose(make(l2=1e6).fit(z, y).predict_proba(z), softmax(z, axis=1), atol=1e-4)
+        np.testing.assert_allclose(
+            make(l2=1e6, safeguard=False).fit(z, y).predict_proba(z), softmax(z, axis=1), atol=1e-4
+        )
 
 
 def test_dirichlet_does_not_see_a_shift_of_the_rows():
     z, y = overconfident()
     shifted = z + np.random.default_rng(0).normal(0, 5, size=(len(z), 1))
-    probs = DirichletCalibration().fit(z, y).predict_proba(z)
+    probs = DirichletCalibration(safeguard=False).fit(z, y).predict_proba(z)
     np.testing.assert_allclose(
-        DirichletCalibration().fit(shifted, y).predict_proba(shifted), probs, atol=1e-6
+        DirichletCalibration(safeguard=False).fit(shifted, y).predict_proba(shifted), probs, atol=1e-6
     )
 
 
 def test_more_freedom_fits_closer():
     z, y = overconfident(1000, 5)
-    calibrators = TemperatureScaling(), VectorScaling(), MatrixScaling(l2=0, odir=0)
+    calibrators = (
+        TemperatureScaling(),
+        VectorScaling(0, safeguard=False),
+        MatrixScaling(0, 0, safeguard=False),
+    )
     losses = [metrics.log_loss(y, c.fit(z, y).predict_proba(z)) for c in calibrators]
     assert losses[0] > losses[1] > losses[2]
 
 
 @pytest.mark.parametrize(
-    "calibrator", [VectorScaling(l2=-1), MatrixScaling(l2="a"), DirichletCalibration(odir=-1)]
+    "calibrator",
+    [
+        VectorScaling(l2=-1, safeguard=False),
+        MatrixScaling(l2="a", safeguard=False),
+        DirichletCalibration(odir=-1, safeguard=False),
+    ],
 )
 def test_bad_penalty(calibrator):
     with pytest.raises(ConfigError, match=r"must be a number in \[0.0, inf\)"):

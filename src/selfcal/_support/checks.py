@@ -125,6 +125,15 @@ def positive_int(name: str, value: Any, *, low: int = 1) -> int:
     raise ConfigError(f"{name} must be a whole number of at least {low}; got {value!r}.")
 
 
+def n_jobs(value: Any) -> None:
+    """Check a number of processes: None, a positive number, or a negative one that counts from all processors."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if value is not None and not (whole and value):
+        raise ConfigError(
+            f"n_jobs must be None, a number of processes, or -1 for all processors; got {value!r}."
+        )
+
+
 def boolean(name: str, value: Any) -> bool:
     """Return `value` if it is True or False; a string such as "no" would be truthy."""
     if isinstance(value, (bool, np.bool_)):

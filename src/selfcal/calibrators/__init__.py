@@ -16,6 +16,7 @@ from selfcal.calibrators.matrix import MatrixScaling
 from selfcal.calibrators.platt import PlattScaling
 from selfcal.calibrators.polynomial import PolynomialCalibration
 from selfcal.calibrators.scaling_binning import ScalingBinning
+from selfcal.calibrators.structured_matrix import StructuredMatrixScaling
 from selfcal.calibrators.temperature import TemperatureScaling
 from selfcal.calibrators.vector import VectorScaling
 
@@ -33,6 +34,7 @@ __all__ = [
     "PlattScaling",
     "PolynomialCalibration",
     "ScalingBinning",
+    "StructuredMatrixScaling",
     "TemperatureScaling",
     "VectorScaling",
 ]
@@ -43,6 +45,7 @@ POST_HOC: dict[str, type[LogitCalibrator]] = {
     "attended_temperature": AttendedTemperatureScaling,
     "vector": VectorScaling,
     "matrix": MatrixScaling,
+    "structured_matrix": StructuredMatrixScaling,
     "dirichlet": DirichletCalibration,
     "platt": PlattScaling,
     "beta": BetaCalibration,

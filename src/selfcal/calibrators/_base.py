@@ -64,7 +64,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         self.n_classes_ = z.shape[1]
         self.is_identity_ = False
         with np.errstate(invalid="ignore", over="ignore"):  # a failed optimisation is detected below
-            self._fit(z, codes, weight)
+            self._learn(z, codes, weight)
         if not self.never_worse:
             self._roll_back_if_worse(z, codes, weight, self._map)
         return self
@@ -78,7 +78,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
     def predict_proba(self, logits: ArrayLike) -> Float:
         """Calibrated probabilities: positive, each row sums to one."""
         z = self._checked(logits)
-        return softmax(z) if self.is_identity_ else as_rows(self._map(z))
+        return softmax(z) if self.is_identity_ else as_rows(self._calibrated(z))
 
     def confidence(self, logits: ArrayLike) -> Float:
         """The probability of the most probable class."""
@@ -104,6 +104,7 @@ class LogitCalibrator(BaseEstimator, Calibrator):
     @classmethod
     def from_state(cls, state: State) -> Self:
         """Return the fitted calibrator with the state of `get_state`; an invalid state is a `DataError`."""
+        state = cls._completed(state)
         settings = cls._get_param_names()
         if missing := [name for name in settings if name not in state]:
             raise DataError(f"The state of {cls.__name__} must have {missing[0]!r}; it is missing.")
@@ -122,6 +123,19 @@ class LogitCalibrator(BaseEstimator, Calibrator):
     @abstractmethod
     def _map(self, z: Float) -> Float:
         """Probabilities, or anything not negative and proportional to them."""
+
+    def _learn(self, z: Float, codes: Int, weight: Float) -> None:
+        """Do all that `fit` has to do; overridden where that is more than `_fit`."""
+        self._fit(z, codes, weight)
+
+    def _calibrated(self, z: Float) -> Float:
+        """What `predict_proba` returns, up to a factor for each row; overridden where that is more than `_map`."""
+        return self._map(z)
+
+    @classmethod
+    def _completed(cls, state: State) -> State:
+        """The state, with what it lacks if an earlier version wrote it."""
+        return state
 
     def _check_settings(self) -> None:
         """Check the settings; overridden by subclasses that have some."""
@@ -142,14 +156,18 @@ class LogitCalibrator(BaseEstimator, Calibrator):
         after = np.inf
         if np.isfinite(mapped).all():
             after = metrics.log_loss(codes, mapped, sample_weight=weight)
-        self.is_identity_ = not after <= before + 1e-9
-        if self.is_identity_:
+        if not after <= before + 1e-9:
             warnings.warn(
                 f"{type(self).__name__} raises the log loss on the data it was fitted to from {before:.6g} to "
-                f"{after:.6g}; the uncalibrated softmax is kept. Fit it on more rows, or use TemperatureScaling.",
+                f"{after:.6g}; {self._roll_back()}. Fit it on more rows, or use TemperatureScaling.",
                 CalibrationWarning,
                 stacklevel=3,
             )
+
+    def _roll_back(self) -> str:
+        """Undo a fit that failed, and say what is used instead."""
+        self.is_identity_ = True
+        return "the uncalibrated softmax is kept"
 
 
 def checked_rows(

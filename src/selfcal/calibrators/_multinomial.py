@@ -9,7 +9,9 @@ from scipy.optimize import minimize
 
 from selfcal._support.binning import row_blocks
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._base import SMALLEST, LogitCalibrator, softmax
+from selfcal.calibrators._base import SMALLEST, softmax
+from selfcal.calibrators._safeguard import Safeguarded
+from selfcal.calibrators._share import safe_temperature
 from selfcal.calibrators.temperature import best_log_beta
 
 PILOT_ROWS = 4096
@@ -73,26 +75,39 @@ class Full(Linear):
         return x
 
 
-class LinearLogits(LogitCalibrator):
-    """The softmax of a linear map with the lowest penalised log loss; subclasses define the map and the penalty."""
+class LinearLogits(Safeguarded):
+    """The softmax of a linear map with the lowest penalised log loss; subclasses define the map and the penalty.
+
+    The penalty is on the squared distance from the identity, or, where `_towards_temperature` says so, on that of the
+    map of the features after temperature scaling.
+    """
+
+    doubt = 0.0  # the penalty, which falls with the number of rows, is doubt enough
 
     linear: Linear
 
     parameters_: Float
 
     @abstractmethod
-    def _penalty(self, n_classes: int) -> Float:
-        """Return the penalty on the squared distance of each parameter from the identity."""
+    def _penalty(self, n_classes: int, n_rows: float) -> Float:
+        """Return the penalty on each parameter."""
 
     @abstractmethod
     def _features(self, z: Float) -> Float:
         """Return the features that the map is linear in."""
 
+    def _towards_temperature(self) -> bool:
+        """Whether the penalty is zero at temperature scaling, and not at the identity."""
+        return False
+
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:
-        normalized = weight / weight.sum()
-        self.parameters_ = lowest(
-            self.linear, self._features(z), codes, normalized, self._penalty(z.shape[1])
-        )
+        x, total = self._features(z), float(weight.sum())
+        scale = 1.0
+        if self._towards_temperature():
+            scale = 1 / safe_temperature(x, codes, weight)
+        found = lowest(self.linear, scale * x, codes, weight / total, self._penalty(z.shape[1], total))
+        found[:-1] *= scale
+        self.parameters_ = found
 
     def _map(self, z: Float) -> Float:
         return softmax(self.linear.apply(self.parameters_, self._features(z)))

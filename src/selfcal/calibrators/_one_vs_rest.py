@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._base import LogitCalibrator, softmax
+from selfcal.calibrators._base import softmax
+from selfcal.calibrators._safeguard import Safeguarded
 
 Curve = Callable[[Float], Float]
 """From log odds to the probability of the class; a frozen dataclass or a partial, so that it can be pickled."""
 
 
-class OneVsRest(LogitCalibrator):
+class OneVsRest(Safeguarded):
     """A calibrator made of curves of one score; subclasses implement `_fit_binary`.
 
     The score of a class is its log odds under the softmax, exact for logits of any size; `expit` makes a

@@ -8,8 +8,9 @@ from scipy.optimize import minimize_scalar
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._base import LogitCalibrator, softmax
+from selfcal.calibrators._base import softmax
 from selfcal.calibrators._one_vs_rest import log_odds
+from selfcal.calibrators._safeguard import Safeguarded
 from selfcal.calibrators.formula import Head, Operations
 from selfcal.calibrators.temperature import tempered
 
@@ -20,7 +21,7 @@ LOG_BETAS = np.linspace(-4.0, 2.0, 25)
 """Starting points, since the loss has several local minima; the temperature is between 0.1 and 70."""
 
 
-class AttendedTemperatureScaling(LogitCalibrator):
+class AttendedTemperatureScaling(Safeguarded):
     """Temperature scaling in which a class with few rows borrows rows of other classes.
 
     Class k has its own rows, and borrows those of other classes that the network chooses it for or gives a
@@ -31,15 +32,18 @@ class AttendedTemperatureScaling(LogitCalibrator):
 
     Args:
         threshold: Between 0 and 1; None takes, of seven between 1e-5 and 0.3, that with the lowest log loss.
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         temperature_: The temperature.
         threshold_: The threshold used.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[4.0, 0.0, 0.0]] * 4 + [[0.0, 2.0, 0.0]] * 3)
-        >>> calibrator = AttendedTemperatureScaling().fit(logits, [0, 0, 0, 1, 1, 1, 2])
+        >>> calibrator = AttendedTemperatureScaling(safeguard=False).fit(logits, [0, 0, 0, 1, 1, 1, 2])
         >>> round(calibrator.temperature_, 3), calibrator.confidence([[4.0, 0.0, 0.0]]).round(3)
         (3.175, array([0.638]))
 
@@ -53,10 +57,12 @@ class AttendedTemperatureScaling(LogitCalibrator):
     temperature_: float
     threshold_: float
 
-    def __init__(self, threshold: float | None = None) -> None:
+    def __init__(self, threshold: float | None = None, *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.threshold = threshold
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         if self.threshold is not None:
             checks.in_range("threshold", self.threshold, 0.0, 1.0)
 
@@ -80,7 +86,7 @@ class AttendedTemperatureScaling(LogitCalibrator):
 
     def formula(self, ops: Operations) -> Head:
         """``softmax(z / T)``."""
-        return lambda z: ops.softmax(z / self.temperature_)
+        return self._mixed_formula(lambda z: ops.softmax(z / self.temperature_), ops)
 
 
 def _valley(z: Float, codes: Int, weight: Float, thresholds: tuple[float, ...]) -> tuple[float, float]:

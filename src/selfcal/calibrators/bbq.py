@@ -35,14 +35,17 @@ class BBQ(OneVsRest):
     Args:
         prior_weight: Weight of the prior of a whole model, in rows (N' in the paper).
         spread: How far the numbers of bins reach on either side of the cube root of N (C in the paper).
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         curves_: For each class the averaged steps, as `edges` and `values`.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, -3.0]] * 4 + [[0.0, 3.0]] * 4)
-        >>> calibrator = BBQ().fit(logits, [0, 0, 0, 1, 0, 1, 1, 1])
+        >>> calibrator = BBQ(safeguard=False).fit(logits, [0, 0, 0, 1, 0, 1, 1, 1])
         >>> calibrator.predict_proba([[0.0, -3.0], [0.0, 3.0]])[:, 1].round(3)
         array([0.382, 0.618])
 
@@ -52,11 +55,13 @@ class BBQ(OneVsRest):
 
     curves_: tuple[Steps, ...]
 
-    def __init__(self, prior_weight: float = 2.0, spread: float = 10.0) -> None:
+    def __init__(self, prior_weight: float = 2.0, spread: float = 10.0, *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.prior_weight = prior_weight
         self.spread = spread
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         checks.in_range("prior_weight", self.prior_weight, 0, open_low=True)
         checks.in_range("spread", self.spread, 1)
 

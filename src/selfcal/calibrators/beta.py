@@ -39,14 +39,17 @@ class BetaCalibration(OneVsRest):
     Args:
         parameters: ``"abm"`` for all three; ``"am"`` for ``a = b``, a sigmoid of the log odds; ``"ab"`` for
             a curve through (1/2, 1/2).
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         curves_: The curves, with `a`, `b` and `c`.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, 3.0], [0.0, 3.0], [0.0, 3.0], [0.0, -3.0], [0.0, -3.0]])
-        >>> calibrator = BetaCalibration("am").fit(logits, [1, 1, 0, 0, 1])
+        >>> calibrator = BetaCalibration("am", safeguard=False).fit(logits, [1, 1, 0, 0, 1])
         >>> calibrator.predict_proba([[0.0, 3.0]]).round(3)
         array([[0.333, 0.667]])
 
@@ -57,10 +60,12 @@ class BetaCalibration(OneVsRest):
 
     curves_: tuple[BetaCurve, ...]
 
-    def __init__(self, parameters: str = "abm") -> None:
+    def __init__(self, parameters: str = "abm", *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.parameters = parameters
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         checks.one_of("parameters", self.parameters, ("abm", "am", "ab"))
 
     def _fit_binary(self, log_odds: Float, is_class: NDArray[np.bool_], weight: Float) -> Curve:
@@ -88,7 +93,7 @@ class BetaCalibration(OneVsRest):
             log_p, against = -ops.softplus(-odds), ops.softplus(odds)
             return ops.one_vs_rest(ops.sigmoid(a * log_p + b * against + c))
 
-        return head
+        return self._mixed_formula(head, ops)
 
 
 def _columns(log_odds: Float) -> tuple[Float, Float]:

@@ -17,16 +17,19 @@ class DirichletCalibration(RegularisedMatrix):
     penalties, and the same for logits that differ by a constant in each row.
 
     Args:
-        l2: Strength of the penalty on the distance from the identity.
+        l2: Strength of the penalty on the distance from temperature scaling, as in `MatrixScaling`.
         odir: Off-diagonal and intercept regularisation, as in `MatrixScaling`.
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         parameters_: The matrix W, one column for each class's new logit, and below it the biases b.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-        >>> calibrator = DirichletCalibration(odir=0.01).fit(logits, [0, 1, 1, 1, 0])
+        >>> calibrator = DirichletCalibration(l2=1e-4, odir=0.01, safeguard=False).fit(logits, [0, 1, 1, 1, 0])
         >>> calibrator.predict_proba([[1.0, 0.0], [7.0, 8.0]]).round(3)
         array([[0.5  , 0.5  ],
                [0.333, 0.667]])
@@ -37,10 +40,15 @@ class DirichletCalibration(RegularisedMatrix):
     """
 
     def _features(self, z: Float) -> Float:
-        below = z - z.max(axis=1, keepdims=True)
-        return below - np.log(np.exp(below).sum(axis=1, keepdims=True))
+        return log_probabilities(z)
 
     def formula(self, ops: Operations) -> Head:
         """``softmax(log_softmax(z) @ W + b)``."""
         matrix, bias = ops.constant(self.parameters_[:-1]), ops.constant(self.parameters_[-1])
-        return lambda z: ops.softmax(ops.log_softmax(z) @ matrix + bias)
+        return self._mixed_formula(lambda z: ops.softmax(ops.log_softmax(z) @ matrix + bias), ops)
+
+
+def log_probabilities(z: Float) -> Float:
+    """Return the logarithms of the softmax, finite for logits of any size."""
+    below = z - z.max(axis=1, keepdims=True)
+    return below - np.log(np.exp(below).sum(axis=1, keepdims=True))

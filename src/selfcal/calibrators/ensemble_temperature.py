@@ -6,26 +6,32 @@ import numpy as np
 from scipy.optimize import minimize
 
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._base import LogitCalibrator, softmax
+from selfcal.calibrators._base import softmax
+from selfcal.calibrators._safeguard import Safeguarded
 from selfcal.calibrators.formula import Head, Operations
 from selfcal.calibrators.temperature import TemperatureScaling
 
 
-class EnsembleTemperatureScaling(LogitCalibrator):
+class EnsembleTemperatureScaling(Safeguarded):
     """Mix the temperature-scaled probabilities with the network's own and with equal ones.
 
     ``w1 * softmax(z / T) + w2 * softmax(z) + w3 / k`` with weights that are not negative and sum to one. T is
     that of temperature scaling; then the weights have the lowest log loss, a convex problem. The choice
     of class never changes.
 
+    Args:
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
+
     Attributes:
         scaling_: The fitted temperature scaling.
         weights_: The weights w1, w2 and w3.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[9.0, 0.0], [9.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-        >>> calibrator = EnsembleTemperatureScaling().fit(logits, [0, 0, 0, 1])
+        >>> calibrator = EnsembleTemperatureScaling(safeguard=False).fit(logits, [0, 0, 0, 1])
         >>> calibrator.confidence(logits[1:3]).round(3)
         array([0.987, 0.618])
 
@@ -52,7 +58,9 @@ class EnsembleTemperatureScaling(LogitCalibrator):
         """``w1 * softmax(z / T) + w2 * softmax(z) + w3 / k``."""
         scaled, own, even = self.weights_.tolist()
         temperature, uniform = self.scaling_.temperature_, even / self.n_classes_
-        return lambda z: scaled * ops.softmax(z / temperature) + own * ops.softmax(z) + uniform
+        return self._mixed_formula(
+            lambda z: scaled * ops.softmax(z / temperature) + own * ops.softmax(z) + uniform, ops
+        )
 
     def _parts(self, z: Float) -> tuple[Float, Float, Float]:
         return self.scaling_.predict_proba(z), softmax(z), np.full(z.shape, 1 / z.shape[1])

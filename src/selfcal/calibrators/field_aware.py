@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import ne
 from typing import Any, Self
 
@@ -12,15 +13,16 @@ from scipy.special import log_softmax
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
-from selfcal.calibrators._base import LogitCalibrator, checked_rows, softmax
+from selfcal.calibrators._base import checked_rows, softmax
 from selfcal.calibrators._rising_line import Line, Rows, as_logits, fit_line, inner_quantiles
+from selfcal.calibrators._safeguard import Safeguarded
 from selfcal.errors import DataError
 
 Values = NDArray[np.object_]
 """The values of a field, None where it is missing."""
 
 
-class FieldAwareCalibration(LogitCalibrator):
+class FieldAwareCalibration(Safeguarded):
     """Calibrate with an increasing piecewise linear function, shifted for each value of a field such as the site.
 
     Two classes with log odds s: ``P(y = 1) = sigmoid(line(s) + term[v, 1] - term[v, 0])``, v the value of the
@@ -35,10 +37,13 @@ class FieldAwareCalibration(LogitCalibrator):
     Args:
         n_bins: Maximum number of slopes; equal scores have one.
         l2: Strength of the penalty: roughly the weight of the identity, in rows.
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         line_: The line: `knots` where the slope changes, `slopes` between them, and `offset`, its value at 0.
         terms_: For each value of the field its terms, one for each class; None if there was no field.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         Two sites, the same scores, other frequencies:
@@ -46,7 +51,7 @@ class FieldAwareCalibration(LogitCalibrator):
         >>> import numpy as np
         >>> site = ["A"] * 20 + ["B"] * 20
         >>> y = [0] * 15 + [1] * 5 + [0] * 5 + [1] * 15
-        >>> calibrator = FieldAwareCalibration().fit(np.zeros((40, 2)), y, field=site)
+        >>> calibrator = FieldAwareCalibration(safeguard=False).fit(np.zeros((40, 2)), y, field=site)
         >>> calibrator.predict_proba(np.zeros((3, 2)), field=["A", "B", "C"])[:, 1].round(2)
         array([0.27, 0.73, 0.5 ])
 
@@ -58,7 +63,8 @@ class FieldAwareCalibration(LogitCalibrator):
     line_: Line
     terms_: dict[Any, Float] | None
 
-    def __init__(self, n_bins: int = 15, l2: float = 1.0) -> None:
+    def __init__(self, n_bins: int = 15, l2: float = 1.0, *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.n_bins = n_bins
         self.l2 = l2
 
@@ -90,12 +96,22 @@ class FieldAwareCalibration(LogitCalibrator):
             values = values if all_weights is None else values[all_weights > 0]
         self.n_classes_ = z.shape[1]
         self.is_identity_ = False
+
+        def predict(kept: Int, kept_weight: Float, left_out: Int) -> Float:
+            other = self._unfitted()
+            of_kept, of_left_out = (None if values is None else values[rows] for rows in (kept, left_out))
+            other._fit(z[kept], codes[kept], kept_weight, of_kept)
+            return other._map(z[left_out], of_left_out)
+
         with np.errstate(invalid="ignore", over="ignore"):
             self._fit(z, codes, weight, values)
+            self._find_share(z, codes, weight, predict)
         self._roll_back_if_worse(z, codes, weight, lambda rows: self._map(rows, values))
-        if self.is_identity_:
-            self.line_ = Line(np.zeros(0), np.ones(1), 0.0)  # what was found may not even be numbers
         return self
+
+    def _roll_back(self) -> str:
+        self.line_ = Line(np.zeros(0), np.ones(1), 0.0)  # what was found may not even be numbers
+        return super()._roll_back()
 
     def predict(self, logits: ArrayLike, *, field: ArrayLike | None = None) -> Int:
         """The code of the most probable class."""
@@ -105,13 +121,16 @@ class FieldAwareCalibration(LogitCalibrator):
         """Calibrated probabilities; without `field` every row has the neutral term."""
         z = self._checked(logits)
         values = None if field is None else field_values(field, len(z))
-        return softmax(z) if self.is_identity_ else self._map(z, values)
+        if values is not None and self.terms_ is None:
+            raise DataError("field must be left out, as it was in fit. Fit with field= to use it here.")
+        return softmax(z) if self.is_identity_ else self._answer(z, values)
 
     def confidence(self, logits: ArrayLike, *, field: ArrayLike | None = None) -> Float:
         """The probability of the most probable class."""
         return self.predict_proba(logits, field=field).max(axis=1)
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         checks.positive_int("n_bins", self.n_bins)
         checks.in_range("l2", self.l2, 0, open_low=True)
 
@@ -122,14 +141,16 @@ class FieldAwareCalibration(LogitCalibrator):
         self.line_, terms = fit_line(knots, rows, self.n_classes_, self.l2)
         self.terms_ = None if known is None else dict(zip(known, terms, strict=True))
 
+    def _answer(self, z: Float, values: Values | None) -> Float:
+        return self._mixed(z, partial(self._map, values=values))
+
     def _map(self, z: Float, values: Values | None = None) -> Float:
         lines = as_logits(self.line_(scores(z)))
         if values is None:
             return softmax(lines)
-        if self.terms_ is None:
-            raise DataError("field must be left out, as it was in fit. Fit with field= to use it here.")
-        terms = np.array(list(self.terms_.values())).reshape(-1, self.n_classes_)
-        return softmax(lines + indicators(values, list(self.terms_), len(z)) @ terms)
+        terms_of = self.terms_ or {}
+        terms = np.array(list(terms_of.values())).reshape(-1, self.n_classes_)
+        return softmax(lines + indicators(values, list(terms_of), len(z)) @ terms)
 
 
 def scores(z: Float) -> Float:

@@ -30,14 +30,17 @@ class HistogramBinning(OneVsRest):
     Args:
         n_bins: Number of bins (at most, for "quantile").
         strategy: "quantile" for bins of equal weight, "uniform" for bins of equal width.
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         curves_: For each class its `edges` and `values`.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, -4.0], [0.0, -3.0], [0.0, 3.0], [0.0, 4.0]])
-        >>> calibrator = HistogramBinning(n_bins=2).fit(logits, [0, 1, 1, 1])
+        >>> calibrator = HistogramBinning(n_bins=2, safeguard=False).fit(logits, [0, 1, 1, 1])
         >>> calibrator.predict_proba([[0.0, -2.0], [0.0, 9.0]]).round(3)
         array([[0.167, 0.833],
                [0.167, 0.833]])
@@ -51,11 +54,13 @@ class HistogramBinning(OneVsRest):
 
     curves_: tuple[Steps, ...]
 
-    def __init__(self, n_bins: int = 15, strategy: Strategy = "quantile") -> None:
+    def __init__(self, n_bins: int = 15, strategy: Strategy = "quantile", *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.n_bins = n_bins
         self.strategy = strategy
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         checks.positive_int("n_bins", self.n_bins)
         checks.one_of("strategy", self.strategy, ("quantile", "uniform"))
 

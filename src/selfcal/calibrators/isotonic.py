@@ -27,13 +27,18 @@ class IsotonicCalibration(OneVsRest):
     its curve, and the rows are normalised; two classes use the curve of the second. Rows in
     the same block tie, so the choice of class may change.
 
+    Args:
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
+
     Attributes:
         curves_: For each class the log odds `x` where the curve bends and its values `y` there.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, s] for s in (-3.0, -2.0, -1.0, 1.0, 2.0)])
-        >>> calibrator = IsotonicCalibration().fit(logits, [0, 0, 1, 0, 1])
+        >>> calibrator = IsotonicCalibration(safeguard=False).fit(logits, [0, 0, 1, 0, 1])
         >>> calibrator.predict_proba(logits)[:, 1].round(4)
         array([0.1667, 0.1667, 0.5   , 0.5   , 0.75  ])
 

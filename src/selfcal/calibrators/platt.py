@@ -33,13 +33,18 @@ class PlattScaling(OneVsRest):
     so that a and b are finite even if s separates the two. Weights are treated as numbers of rows. More than two
     classes have one sigmoid each, of the log odds against the rest, and the rows are normalised to sum to one.
 
+    Args:
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
+
     Attributes:
         curves_: The sigmoids, with `slope` and `intercept`.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, 3.0], [0.0, 3.0], [0.0, -3.0], [0.0, -3.0]])
-        >>> calibrator = PlattScaling().fit(logits, [1, 1, 0, 1])
+        >>> calibrator = PlattScaling(safeguard=False).fit(logits, [1, 1, 0, 1])
         >>> calibrator.predict_proba([[0.0, 3.0]]).round(3)
         array([[0.2, 0.8]])
 
@@ -59,4 +64,6 @@ class PlattScaling(OneVsRest):
     def formula(self, ops: Operations) -> Head:
         """``expit(a * s + b)`` of the log odds s, the rows normalised to sum to one."""
         slope, intercept = (ops.constant(self._of_curves(name)) for name in ("slope", "intercept"))
-        return lambda z: ops.one_vs_rest(ops.sigmoid(slope * ops.log_odds(z) + intercept))
+        return self._mixed_formula(
+            lambda z: ops.one_vs_rest(ops.sigmoid(slope * ops.log_odds(z) + intercept)), ops
+        )

@@ -32,15 +32,19 @@ class PolynomialCalibration(OneVsRest):
 
     Args:
         degree: Degree of the polynomial.
+        safeguard: Whether to mix with temperature scaling; False for the method as published.
 
     Attributes:
         temperature_: The temperature the logits are divided by first.
         curves_: For each class the Bernstein coefficients `beta`.
+        share_: The share of the method in that mixture.
+        safe_temperature_: The temperature of the other part.
 
     Example:
         >>> import numpy as np
         >>> logits = np.array([[0.0, -9.0]] * 8 + [[0.0, 9.0]] * 8)
-        >>> calibrator = PolynomialCalibration(degree=2).fit(logits, [0] * 7 + [1] * 2 + [0] + [1] * 6)
+        >>> y = [0] * 7 + [1] * 2 + [0] + [1] * 6
+        >>> calibrator = PolynomialCalibration(degree=2, safeguard=False).fit(logits, y)
         >>> calibrator.predict_proba([[0.0, -9.0], [0.0, 0.0], [0.0, 9.0]])[:, 1].round(3)
         array([0.147, 0.5  , 0.853])
 
@@ -52,10 +56,12 @@ class PolynomialCalibration(OneVsRest):
     temperature_: float
     curves_: tuple[Polynomial, ...]
 
-    def __init__(self, degree: int = 6) -> None:
+    def __init__(self, degree: int = 6, *, safeguard: bool = True) -> None:
+        super().__init__(safeguard=safeguard)
         self.degree = degree
 
     def _check_settings(self) -> None:
+        super()._check_settings()
         checks.positive_int("degree", self.degree)
 
     def _fit(self, z: Float, codes: Int, weight: Float) -> None:

@@ -1,6 +1,7 @@
 """Exported models in onnxruntime, to 1e-5 the probabilities that selfcal gives."""
 
 import json
+import warnings
 
 import numpy as np
 import onnx
@@ -9,10 +10,14 @@ import polars as pl
 import pytest
 from torch import nn
 
+from selfcal import SelfCalibratedClassifier
+from selfcal.ensembles.modules import EnsembleModule
 from selfcal.models import FOR_TABLES
+from selfcal.models.trees import Trees
 from selfcal.storage.export import to_onnx
 from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
+from tests.models.test_trees import CLASSIFIERS, COLUMNS, encoded, labels
 from tests.storage.test_export import FORMULAS, NEW, Y, fitted
 
 
@@ -40,6 +45,29 @@ def test_committees(tmp_path, settings):
     model = fitted("crossfit" if "network" in settings else "auto", hidden=(8,), **settings)
     path = to_onnx(model, tmp_path / "model.onnx")
     np.testing.assert_allclose(answers(path, 1e3 + NEW)[0], model.predict_proba(1e3 + NEW), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda trees: trees[0], lambda trees: trees[1], lambda trees: EnsembleModule(trees, [1, 2], [1, 0.7])],
+    ids=["boosting", "forest", "ensemble"],
+)
+def test_trees(tmp_path, wrap):
+    """Missing values and categories as well; the comparisons are the same, so the probabilities are closer."""
+    x = encoded(0)
+    model = SelfCalibratedClassifier("standard", standardize=False, max_epochs=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(x.numpy(), labels(x, 3))
+    trees = [
+        Trees.of(CLASSIFIERS[name].fit(COLUMNS(x).numpy(), labels(x, 3)), COLUMNS, 3)
+        for name in ("boosting", "extra trees")
+    ]
+    model.module_ = wrap(trees).eval()
+    path = to_onnx(model, tmp_path / "model.onnx")
+    for rows in (x, encoded(1), encoded(2, n=1)):
+        (probs,) = answers(path, rows.double().numpy())
+        np.testing.assert_allclose(probs, model.predict_proba(rows.numpy()), rtol=0, atol=1e-6)
 
 
 def test_a_network_of_ones_own_and_names_of_classes(tmp_path):
