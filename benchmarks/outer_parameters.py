@@ -23,7 +23,7 @@ from benchmarks._timing import best_seconds, write_json, write_section
 from selfcal import SelfCalibratedClassifier, datasets, metrics, recipes
 from selfcal._support.checks import Float, Int
 from selfcal._support.parallel import Results, Row, Unit, run_units
-from selfcal.ensembles import Candidate, Ensemble
+from selfcal.ensembles import Ensemble
 from selfcal.experiments._tables import mean_and_error
 from selfcal.outer import LayerDecay
 from selfcal.tabular.inference import infer_schema
@@ -48,10 +48,10 @@ def variants() -> dict[str, Ensemble]:
         "decay, smoothing": ("decay", "smoothing"),
     }
     decay = recipes.crossfit(learn="decay")
-    ((kind, recipe),) = decay.candidates
+    (network,) = decay.networks
 
     def changed(**parts: Any) -> Ensemble:
-        return replace(decay, candidates=(Candidate(kind, replace(recipe, **parts)),))
+        return replace(decay, candidates=(replace(network, recipe=replace(network.recipe, **parts)),))
 
     return {
         PLAIN: recipes.crossfit(),

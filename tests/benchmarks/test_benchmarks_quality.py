@@ -28,6 +28,8 @@ from benchmarks import _quality_tables as tables
 from benchmarks import quality
 from selfcal._support import parallel
 from selfcal.errors import ConfigError, DataError
+from selfcal.tabular.inference import infer_schema
+from selfcal.tabular.preprocessing import Preprocessor
 
 SMALL = 0.05
 RESULTS_PAGE = (refresh.HERE / "results.md").read_text()
@@ -89,6 +91,26 @@ def test_a_table_is_encoded_from_its_training_rows(folder):
     np.testing.assert_allclose(np.bincount(task.y) / 120, np.bincount(task.y_test) / 80, atol=0.02)
 
 
+def test_a_table_is_also_given_with_its_categories_and_gaps(folder):
+    task = sets.load("tiny", 0, 0.0, folder)
+    size, colour = (task.table[name] for name in task.table.columns)
+    np.testing.assert_array_equal(size.isna(), task.X[:, 1])
+    np.testing.assert_array_equal(size.fillna(0.0), task.X[:, 0])
+    assert list(colour.cat.categories) == ["c0", "c1", "c2"]
+    np.testing.assert_array_equal(np.eye(3)[colour.cat.codes], task.X[:, 2:])
+    assert task.table_test.dtypes.equals(task.table.dtypes)
+
+
+def test_categories_that_are_missing_or_were_never_seen_are_missing():
+    table = pl.DataFrame({"n": ["1", "2", "4"], "a": ["x", None, "y"], "b": ["u", "v", "u"]})
+    encoder = Preprocessor().fit(table, infer_schema(table))
+    test = encoder.transform(pl.DataFrame({"n": ["2"] * 3, "a": ["y", "z", None], "b": ["w", "v", "u"]}))
+    found = sets.columns_of(encoder, test)
+    assert [["", *"xy"][code + 1] for code in found["column 1"].cat.codes] == ["y", "", ""]
+    assert [["", *"uv"][code + 1] for code in found["column 2"].cat.codes] == ["", "v", "u"]
+    assert sets.load("bac", 0, 0.0, None, SMALL).table.to_numpy().shape[0] == 50
+
+
 def test_unknown_sets_and_folders_are_refused(folder):
     with pytest.raises(ConfigError, match="tinny"):
         sets.load("tinny", 0, 0.0, folder)
@@ -108,6 +130,41 @@ def test_cells_are_those_that_make_sense_with_clean_labels_and_low_seeds_first()
     }
     assert [unit[1:3] for unit in units] == sorted(unit[1:3] for unit in units)
     assert len(quality.cells(["bac"], ["standard"], [0.0], 3)) == 3
+    assert [seed for _, _, seed, _ in quality.cells(["bac"], ["standard"], [0.0], 2, 100)] == [100, 101]
+
+
+def test_fast_runs_a_part_of_the_same_cells_unless_something_else_is_asked_for(folder, monkeypatch):
+    monkeypatch.setattr(quality, "available", list)
+
+    def asked(*options):
+        ask = ["--json", "x.json", "--data", str(folder), *options]
+        return set(quality.asked_cells(quality.options().parse_args(ask)))
+
+    fast = asked("--fast")
+    assert fast < asked()
+    assert {name for name, *_ in fast} == {"blobs-1.7", "spiral-2.5"}
+    assert {unit[-1] for unit in fast} == set(quality.FAST["methods"])
+    table = asked("--fast", "--sets", "tiny", "--first-seed", "100")
+    assert table == {("tiny", 0.0, seed, m) for seed in (100, 101) for m in quality.FAST["methods"][1:]}
+
+
+def test_sets_and_methods_of_the_fast_run_exist():
+    assert set(quality.FAST["methods"]) <= {"oracle", *methods.METHODS}
+    assert {name for name in quality.FAST["sets"] if sets.kind_of(name) == "generated"}
+
+
+def test_seeds_for_development_and_for_reports_share_a_file_and_no_page(
+    tmp_path, monkeypatch, capsys, in_threads
+):
+    ask = ["--json", str(tmp_path / "q.json"), "--sets", "bac", "--noise", "0", "--scale", str(SMALL)]
+    for first in ("0", "100"):
+        quality.main([*ask, "--methods", "oracle", "temperature", "--seeds", "1", "--first-seed", first])
+        assert "| early-stopped + temperature | 1 |" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "q.json").read_text())["rows"]
+    assert [row["seed"] for row in rows] == [0, 0, 100, 100]
+    (tmp_path / "figures").mkdir()
+    monkeypatch.setattr(refresh, "HERE", tmp_path)
+    assert refresh.quality(rows) == tables.sections(rows[:2])
 
 
 def test_a_run_goes_on_where_it_stood_and_tries_failures_again(tmp_path, monkeypatch, capsys, in_threads):
@@ -315,7 +372,7 @@ def all_rows(gain):
 @pytest.mark.parametrize(("gain", "met"), [(0.15, True), (-0.15, False)])
 def test_targets_follow_the_numbers(gain, met):
     found = targets(Board(all_rows(gain)))
-    assert len(found) == 17
+    assert len(found) == 24
     assert {target.met for target in found} == {met}
     assert all(("met" if met else "missed") in str(target) for target in found)
 
@@ -324,8 +381,27 @@ def test_targets_say_what_was_not_measured():
     rows = all_rows(0.15)
     assert {t.met for t in targets(Board([]))} == {None}
     without = [r for r in rows if not (r["method"] == "realmlp" and r["set"] != "t3")]
-    (line,) = (str(t) for t in targets(Board(without)) if "RealMLP" in t.text)
-    assert "on 1 of 1 sets, at least 1 wanted; 10 more sets are not measured; met" in line
+    lower, not_higher = (str(t) for t in targets(Board(without)) if "RealMLP" in t.text)
+    assert "on 1 of 1 sets, at least 1 wanted; 10 more sets are not measured; met" in lower
+    assert "on 1 of 1 sets, at least 0 wanted; 10 more sets are not measured; met" in not_higher
+
+
+def test_one_table_may_be_clearly_worse_and_three_less_accurate():
+    rows = all_rows(0.15)
+
+    def verdicts(worse, less_accurate):
+        changed = [
+            row
+            | {"log_loss": row["log_loss"] + (row["set"] in worse and row["method"] == "auto")}
+            | {"accuracy": row["accuracy"] + 0.2 * (row["set"] in less_accurate and row["method"] == "tabm")}
+            for row in rows
+        ]
+        found = targets(Board(changed))
+        higher = next(t for t in found if "no clearly higher log loss than CatBoost" in t.text)
+        return higher.met, next(t for t in found if "the best of these peers" in t.text).met
+
+    assert verdicts(["t1"], ["t1", "t2", "t3"]) == (True, True)
+    assert verdicts(["t1", "t2"], ["t1", "t2", "t3", "t4"]) == (False, False)
 
 
 def test_the_page_is_made_from_the_files(tmp_path, monkeypatch):

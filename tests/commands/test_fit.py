@@ -109,7 +109,7 @@ def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
     tried = describe(tmp_path / "first")["selection"]
     assert {record["network"] for record in tried} == {
-        candidate.network for candidate in recipes.auto().candidates
+        candidate.name for candidate in recipes.auto().candidates
     }
     shown = succeed("inspect", tmp_path / "first").stdout
     page = html.unescape((tmp_path / "first" / "report.html").read_text())
@@ -117,8 +117,8 @@ def test_the_default_method_from_fit_to_report(shelf, tmp_path, struck):
         line = f"weight {record['weight']:.0%}; out-of-fold log loss {record['out_of_fold_log_loss']:.4f}"
         for text in (shown, page):
             assert line in text
-            assert f"network '{record['network']}'" in text
-    assert re.search(r"network +5 inputs, ensemble of \d+ networks", shown)
+            assert f"candidate '{record['network']}'" in text
+    assert re.search(r"network +5 inputs, (pool of \d+ kinds: )?ensemble of \d+ models", shown)
     assert "rows for cross-fitting" in page
     succeed("predict", tmp_path / "first", shelf / "people.csv", "--out", tmp_path / "p.csv")
     assert pl.read_csv(tmp_path / "p.csv").height == 160

@@ -42,7 +42,7 @@ def test_inspect_shows_what_a_model_expects_and_how_it_did(shelf):
 @pytest.mark.parametrize(
     ("options", "network"),
     [
-        ([], "networks, corrected for wrong labels"),
+        ([], "ensemble of 5 models, corrected for wrong labels"),
         (["--one-network"], r"hidden layers \[.+\], corrected for wrong labels"),
     ],
 )

@@ -1,12 +1,14 @@
 """The description of an ensemble: parts that do not fit fail when it is made."""
 
+from dataclasses import replace
+
 import pytest
 
 from selfcal import recipes
-from selfcal.ensembles import Candidate, CrossFit, Ensemble
+from selfcal.ensembles import CrossFit, Ensemble, NetworkCandidate
 from selfcal.errors import ConfigError
 
-PLAIN = Candidate("mlp", recipes.standard())
+PLAIN = NetworkCandidate("mlp", recipes.standard())
 
 
 @pytest.mark.parametrize(
@@ -14,8 +16,7 @@ PLAIN = Candidate("mlp", recipes.standard())
     [
         ((), CrossFit(), "must have at least one candidate"),
         ((PLAIN,), 5, "splitter must be a Splitter such as CrossFit.*; got 5"),
-        ((Candidate("mlp", "standard"),), CrossFit(), "candidate 'mlp' must have a Recipe; got 'standard'"),
-        ((PLAIN, Candidate("mlp", recipes.isoreg())), CrossFit(), "Leave the calibrator out"),
+        ((PLAIN, "mlp"), CrossFit(), "a candidate must be a Candidate .*; got 'mlp'"),
     ],
 )
 def test_parts_that_do_not_fit(candidates, splitter, message):
@@ -23,8 +24,20 @@ def test_parts_that_do_not_fit(candidates, splitter, message):
         Ensemble("odd", candidates, splitter)
 
 
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("standard", "Candidate 'mlp' must have a Recipe; got 'standard'"),
+        (recipes.isoreg(), "Leave the calibrator out"),
+    ],
+)
+def test_a_network_without_a_fitting_recipe(recipe, message):
+    with pytest.raises(ConfigError, match=message):
+        NetworkCandidate("mlp", recipe)
+
+
 def test_with_another_network_there_is_one_candidate_for_each_recipe():
-    other = Candidate("linear", recipes.focal())
-    ensemble = Ensemble("both", (PLAIN, PLAIN._replace(network="linear"), other), CrossFit())
+    other = NetworkCandidate("linear", recipes.focal())
+    ensemble = Ensemble("both", (PLAIN, replace(PLAIN, name="linear"), other), CrossFit())
     chosen = ensemble.with_network("periodic").candidates
-    assert chosen == (Candidate("periodic", PLAIN.recipe), Candidate("periodic", other.recipe))
+    assert chosen == (NetworkCandidate("periodic", PLAIN.recipe), NetworkCandidate("periodic", other.recipe))

@@ -1,4 +1,4 @@
-"""Averages of predictions, temperatures and mixing weights."""
+"""Averages of predictions, temperatures and pooling weights."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from selfcal.ensembles import mixing
-from selfcal.ensembles.mixing import fitted_temperature, log_losses, mean_probs, mixture_weights
+from selfcal.ensembles.mixing import fitted_temperature, log_losses, mean_probs, pool, pool_weights
 
 
 @settings(deadline=None, max_examples=30)
@@ -43,7 +43,7 @@ class TestFittedTemperature:
 
     def test_many_rows_are_no_more_work(self, monkeypatch):
         seen = []
-        monkeypatch.setattr(mixing, "MAX_TEMPERATURE_ROWS", 1000)
+        monkeypatch.setattr(mixing, "MAX_FITTED_ROWS", 1000)
         monkeypatch.setattr(mixing, "mean_probs", lambda v, t: seen.append(v.shape[1]) or mean_probs(v, t))
         assert fitted_temperature(*drawn(5000, 2.0)) == pytest.approx(2, rel=0.2)
         assert max(seen) == 1000
@@ -75,34 +75,49 @@ def test_log_losses_is_never_infinite():
     assert np.isfinite(log_losses(np.array([[1.0, 0.0]]), np.array([1]))).all()
 
 
-class TestMixtureWeights:
+def pooled_loss(weights, probs, y, weight=None):
+    pooled = pool(weights, [np.log(one) for one in probs])
+    return np.average(log_losses(pooled, y), weights=weight) + np.square(weights).sum() / len(y)
+
+
+class TestPoolWeights:
     @settings(deadline=None, max_examples=30)
     @given(seed=st.integers(0, 999), n=st.integers(2, 4), weighted=st.booleans())
     def test_as_low_as_a_general_optimiser_gets(self, seed, n, weighted):
+        """Of the weights that are not removed."""
         rng = np.random.default_rng(seed)
-        probs = rng.dirichlet([1, 1, 1], size=(n, 80))
-        y, weight = rng.integers(3, size=80), rng.exponential(size=80) if weighted else None
-        likelihood = probs[:, np.arange(80), y]
-
-        def loss(weights):
-            return -np.average(np.log(weights @ likelihood), weights=weight)
-
-        best = minimize(
-            lambda z: loss(np.exp(z - z.max()) / np.exp(z - z.max()).sum()), np.zeros(n), method="BFGS"
+        y = rng.integers(3, size=80)
+        probs = softmax(
+            rng.uniform(0, 3, size=(n, 1, 1)) * np.eye(3)[y] + rng.normal(size=(n, 80, 3)), axis=2
         )
-        found = mixture_weights(list(probs), y, weight)
-        assert found.sum() == pytest.approx(1)
-        assert (found >= 0).all()
-        assert loss(found) <= best.fun + 2e-4
+        weight = rng.exponential(size=80) if weighted else None
+        found = pool_weights([np.log(one) for one in probs], y, weight)
+        kept = np.flatnonzero(found)
+        best = minimize(lambda z: pooled_loss(np.exp(z), probs[kept], y, weight), np.zeros(len(kept)))
+        assert pooled_loss(found[kept], probs[kept], y, weight) <= best.fun + 1e-4
+        assert (found[kept] >= mixing.MIN_WEIGHT).all()
 
     def test_known_value(self):
-        """Right three times in four with one, once with the other: each row says 0.8 or 0.2."""
-        first = np.array([[0.8, 0.2]] * 4)
-        second = first[:, ::-1]
-        found = mixture_weights([first, second], np.array([0, 0, 0, 1]))
-        assert found @ [0.8, 0.2] == pytest.approx(0.75, abs=1e-3)
+        """One model, right nine times in ten where it says 0.8: 0.8^w / (0.8^w + 0.2^w) = 0.9."""
+        y = np.repeat([0, 1], [9000, 1000])
+        (found,) = pool_weights([np.log([[0.8, 0.2]] * 10_000)], y)
+        assert found == pytest.approx(np.log(9) / np.log(4), rel=0.01)
+
+    def test_a_model_of_little_weight_is_removed(self):
+        rng = np.random.default_rng(0)
+        y = rng.integers(2, size=500)
+        good = np.log(softmax(2 * np.eye(2)[y] + rng.normal(size=(500, 2)), axis=1))
+        noise = np.log(softmax(rng.normal(size=(500, 2)), axis=1))
+        found = pool_weights([noise, good], y)
+        assert found[0] == 0
+        assert found[1] == pytest.approx(pool_weights([good], y)[0])
 
     def test_rows_that_nobody_expected(self):
-        surprised = np.array([[1.0, 0.0], [0.5, 0.5]])
-        found = mixture_weights([surprised, surprised], np.array([1, 0]))
-        np.testing.assert_allclose(found, 0.5)
+        surprised = np.log(np.array([[1.0, 1e-38], [0.5, 0.5]]))
+        assert np.isfinite(pool_weights([surprised, surprised], np.array([1, 0]))).all()
+
+
+def test_a_pool_of_equal_models_is_sharper_if_the_weights_sum_to_more_than_one():
+    log_probs = np.log([[0.8, 0.2]])
+    np.testing.assert_allclose(pool([0.5, 0.5], [log_probs] * 2), [[0.8, 0.2]])
+    np.testing.assert_allclose(pool([1.0, 1.0], [log_probs] * 2), [[16 / 17, 1 / 17]])

@@ -216,17 +216,21 @@ SEARCHES = {
 
 @pytest.mark.fault("F15")
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize("name", ["vector", "matrix", "dirichlet", "ensemble_temperature", "field_aware"])
+@pytest.mark.parametrize(
+    "name", ["vector", "matrix", "structured_matrix", "dirichlet", "ensemble_temperature", "field_aware"]
+)
 def test_a_calibrator_that_finds_nothing_is_not_used(search, name, shelf, tmp_path, monkeypatch):
-    """A search that fails or leads astray: the softmax is kept, and note, report and stored model agree."""
+    """A search that fails or leads astray: a temperature is used, and note, report and stored model agree."""
     for module in ("_multinomial", "ensemble_temperature", "_rising_line"):
         monkeypatch.setattr(f"selfcal.calibrators.{module}.minimize", SEARCHES[search])
     result = succeed(*fit(shelf, tmp_path / "m"), "--method", name)
-    told = re.search(r"note: (\w+ raises the log loss .*; the uncalibrated softmax is kept\.)", result.stderr)
+    told = re.search(
+        r"note: (\w+ raises the log loss .*; temperature scaling is used instead\.)", result.stderr
+    )
     assert told, result.stderr
     assert told[1] in (tmp_path / "m" / "report.html").read_text()
     stored = as_json("inspect", tmp_path / "m")["description"]["calibrator"]
-    assert stored["state"]["is_identity_"] is True
+    assert stored["state"]["share_"] == 0
     succeed("predict", tmp_path / "m", shelf / "people.csv", "--out", tmp_path / "p.csv")
     mine, plain = pl.read_csv(tmp_path / "p.csv"), pl.read_csv(shelf / "predictions.csv")
     assert mine.columns == plain.columns

@@ -11,12 +11,12 @@ def test_what_was_left_out_is_noted_everywhere(tmp_path):
     fitted = succeed(
         "fit", tmp_path / "people.csv", "--target", "kind", "--out", tmp_path / "model", "--time-budget", 1e-9
     )
-    note = "The time budget of 1e-09 s left out a part of the training: 'mlp' has 1 of 5 networks"
+    note = "The time budget of 1e-09 s left out a part of the training: 'boosting' has 1 of 5 members"
     assert note in " ".join(fitted.stderr.split())
     assert "'waves' was not trained" in fitted.stderr
     inspected = succeed("inspect", tmp_path / "model").output
     assert note in inspected
-    assert "1 of 5 networks, stopped by the time budget" in inspected
+    assert "1 of 5 members, stopped by the time budget" in inspected
     assert "not trained: the time budget was used up" in inspected
     assert "left out a part of the training" in (tmp_path / "model" / "report.html").read_text()
     described = as_json("inspect", tmp_path / "model")["description"]["selection"]

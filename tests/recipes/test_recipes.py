@@ -151,8 +151,7 @@ def test_what_a_cross_fitted_team_learns_is_bounded_and_its_path_is_kept(learn):
 
 def test_what_can_be_learned_beside_cross_fitted_networks():
     def recipe(**settings):
-        ((_, trained_by),) = recipes.crossfit(**settings).candidates
-        return trained_by
+        return recipes.crossfit(**settings).networks[0].recipe
 
     assert recipes.crossfit(learn=()) == recipes.crossfit()
     assert isinstance(recipe(learn=["decay"]).outer_model, outer.LayerDecay)

@@ -5,11 +5,13 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 
 from selfcal import SelfCalibratedClassifier, calibrators, recipes
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError
+from selfcal.models.trees import TreeColumns, Trees
 from selfcal.storage.export import _Encoder, _formulas, _head, _Pipeline, to_onnx
 from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.preprocessing import Preprocessor
@@ -22,6 +24,7 @@ FORMULAS = [
     "ensemble_temperature",
     "vector",
     "matrix",
+    "structured_matrix",
     "dirichlet",
     "platt",
     "beta",
@@ -50,6 +53,20 @@ def test_the_formulas_before_they_are_written(method, n_classes):
     with torch.no_grad():
         probs = _Pipeline(model._state(), _head(model.calibrator_)).eval()(torch.from_numpy(rows)).numpy()
     np.testing.assert_allclose(probs, model.predict_proba(rows), rtol=0, atol=1e-7)
+
+
+def test_trees_before_they_are_written(monkeypatch):
+    """In a trace they go another way, with the same result."""
+    model = fitted("temperature", Y % 3)
+    forest = RandomForestClassifier(5, random_state=0).fit(model._tensor(1e3 + X), Y % 3)
+    model.module_ = Trees.of(forest, TreeColumns(2), 3)
+    expected = model.predict_proba(1e3 + NEW)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.no_grad():
+        probs = (
+            _Pipeline(model._state(), _head(model.calibrator_)).eval()(torch.from_numpy(1e3 + NEW)).numpy()
+        )
+    np.testing.assert_allclose(probs, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", STEPS)

@@ -6,17 +6,21 @@ import subprocess
 import sys
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 import selfcal
 from selfcal import SelfCalibratedClassifier, models
-from selfcal.ensembles.modules import EnsembleModule
+from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.label_noise.corrected import NoiseCorrected
 from selfcal.models.spec import MAX_DEPTH, NETWORKS, Builder, Wrapper, has_own, spec_of, summary_of, wrappers
+from selfcal.models.trees import TreeColumns, Trees
 from selfcal.storage.parts import restored_module, weights_of
+from selfcal.tabular.features import FeatureGroups
 from tests.storage.test_model import fitted, same, two_layers
 from tests.stored_models import changed
 
@@ -63,9 +67,21 @@ def sharpened(inside, n_classes=N_CLASSES):
     return module
 
 
+def boosting():
+    """With each kind of split: of a number that can be missing, of a category, and of a plain number."""
+    columns = TreeColumns(N_FEATURES, FeatureGroups(missing=((0, 2),), categories=((3, 6),)))
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.normal(size=(90, 2)), rng.random(90) < 0.2, np.eye(3)[rng.integers(3, size=90)]])
+    rows = torch.tensor(np.column_stack([x, rng.normal(size=90)]), dtype=torch.float32)
+    model = HistGradientBoostingClassifier(max_iter=5, categorical_features=columns.categorical)
+    return Trees.of(model.fit(columns(rows).numpy(), rng.integers(3, size=90)), columns, N_CLASSES)
+
+
 WRAPPED = {
     EnsembleModule: lambda: ensemble(network(), network("tabular")),
+    LogarithmicPool: lambda: LogarithmicPool([network(), ensemble(network("tabular"))], [0.7, 0.6]),
     NoiseCorrected: lambda: corrected(network()),
+    Trees: boosting,
     Sharpened: lambda: sharpened(network()),
 }
 DESCRIBED = {
@@ -219,7 +235,7 @@ class TestRules:
             Builder(*SIZES, max_networks=2)({"members": [{"members": [spec_of(network())] * 2}] * 2})
 
     def test_summaries(self):
-        assert summary_of(ensemble(network(), network())) == "ensemble of 2 networks"
+        assert summary_of(ensemble(network(), network())) == "ensemble of 2 models"
         assert summary_of(corrected(network())) == "hidden layers [5, 4], corrected for wrong labels"
         assert summary_of(corrected(network("resnet18"))) == "resnet18, corrected for wrong labels"
         assert summary_of(sharpened(network())) == "Sharpened"

@@ -206,7 +206,7 @@ def test_another_run_is_refused_by_what_differs(change, named, tmp_path):
     ("name", "value", "named"),
     [
         ("__version__", "9.9", r"selfcal version was .* and is 9\.9"),
-        ("FORMAT", 0, "has format 2; this version of selfcal reads format 0"),
+        ("FORMAT", 0, "has format 3; this version of selfcal reads format 0"),
     ],
 )
 def test_another_version_is_refused(name, value, named, tmp_path, monkeypatch):

@@ -479,31 +479,27 @@ def test_a_run_that_has_ended_is_not_out_of_time():
     assert fit(recipes.standard(), max_steps=7, evaluate_every=7, max_seconds=1e-9).status == "ran to the end"
 
 
-def test_best_states_of_several_members_survive_a_checkpoint():
-    """Each network's best state, and how long it has waited, come back as they were."""
+def test_the_best_state_survives_a_checkpoint():
+    """The state of the lowest loss, and how long ago it was, come back as they were."""
     step = BilevelStep(ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.bo4sc(), n_train=120)
     best = BestState(step)
-    start = [theta for theta, _ in step.problem.read_members()]
-    best.consider(step, [1.0, 1.0])
-    step.problem.write(step.problem.read() + 1)
-    best.consider(step, [0.5, 2.0])
-    best.consider(step, [0.6, 3.0])
+    start = step.problem.read()
+    best.consider(step, 1.0)
+    step.problem.write(start + 1)
+    best.consider(step, 0.5)
+    step.problem.write(start + 2)
+    best.consider(step, 0.6)
     again = BestState(step)
     again.load_state(best.state(), step.device)
-    step.problem.write(torch.zeros_like(step.problem.read()))
     assert again.rounds_without_gain == best.rounds_without_gain == 1
     again.restore(step)
-    first, second = (theta for theta, _ in step.problem.read_members())
-    assert torch.equal(first, start[0] + 1)
-    assert torch.equal(second, start[1])
+    assert torch.equal(step.problem.read(), start + 1)
 
 
-def test_a_member_that_never_had_a_finite_loss_is_an_error():
-    step = BilevelStep(
-        ParallelNetworks([network(0), network(1)]), Adam(lr=0.1), recipes.standard(), n_train=120
-    )
+def test_a_loss_that_was_never_finite_is_an_error():
+    step = BilevelStep(network(0), Adam(lr=0.1), recipes.standard(), n_train=120)
     best = BestState(step)
-    best.consider(step, [1.0, math.nan])
+    best.consider(step, math.nan)
     with pytest.raises(TrainingError, match="never finite"):
         best.restore(step)
 

@@ -112,9 +112,9 @@ def test_copies_of_a_row_are_held_out_together_by_the_default_method(monkeypatch
     table = pl.concat([table, table])
     seen = {}
 
-    def spy(classifier, X, y, *, groups, class_names):
+    def spy(classifier, X, y, *, groups, **further):
         seen.update(X=X, groups=groups)
-        return fit(classifier, X, y, groups=groups, class_names=class_names)
+        return fit(classifier, X, y, groups=groups, **further)
 
     fit = SelfCalibratedClassifier.fit
     monkeypatch.setattr(SelfCalibratedClassifier, "fit", spy)

@@ -1,6 +1,18 @@
-"""Several models that predict as one: folds, training side by side, selection, mixing and distillation."""
+"""Several models that predict as one: folds, training side by side, selection, pooling and distillation."""
 
-from selfcal.ensembles.ensemble import Candidate, Ensemble
+from selfcal.ensembles.boosting import Boosting
+from selfcal.ensembles.classifiers import ClassifierCandidate
+from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
 from selfcal.ensembles.folds import CrossFit, SameRows, Split, Splitter
 
-__all__ = ["Candidate", "CrossFit", "Ensemble", "SameRows", "Split", "Splitter"]
+__all__ = [
+    "Boosting",
+    "Candidate",
+    "ClassifierCandidate",
+    "CrossFit",
+    "Ensemble",
+    "NetworkCandidate",
+    "SameRows",
+    "Split",
+    "Splitter",
+]

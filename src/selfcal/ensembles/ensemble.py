@@ -2,38 +2,92 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-from selfcal.ensembles.folds import Splitter
+from selfcal.ensembles.folds import Split, Splitter
 from selfcal.errors import ConfigError
 from selfcal.training.recipe import Recipe
 
+if TYPE_CHECKING:
+    from selfcal.ensembles.selection import Trainer
+    from selfcal.ensembles.settings import MemberSettings
+    from selfcal.ensembles.training import Rows
 
-class Candidate(NamedTuple):
-    """A kind of network, and the recipe that each network of this kind is trained by."""
 
-    network: str
+class Candidate(ABC):
+    """A kind of model that is trained on some rows and predicts others; each member is trained on one split."""
+
+    name: str
+    """Its name in `selection_` and in reports."""
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The name of the method that trains it."""
+
+    @abstractmethod
+    def trainer(self, rows: Rows, splits: Sequence[Split], settings: MemberSettings) -> Trainer:
+        """Prepare the training of one member for each split."""
+
+
+@dataclass(frozen=True)
+class NetworkCandidate(Candidate):
+    """A kind of network, and the recipe that each network of this kind is trained by.
+
+    Args:
+        name: The kind, one of `models.FOR_TABLES`.
+        recipe: The recipe.
+
+    Example:
+        >>> from selfcal import losses
+        >>> NetworkCandidate("mlp", Recipe(name="plain", loss=losses.cross_entropy)).name
+        'mlp'
+    """
+
+    name: str
     recipe: Recipe
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.recipe, Recipe):
+            raise ConfigError(f"Candidate {self.name!r} must have a Recipe; got {self.recipe!r}.")
+        if self.recipe.calibrator is not None:
+            raise ConfigError(
+                f"An ensemble fits a temperature to held-out predictions; recipe {self.recipe.name!r} of candidate "
+                f"{self.name!r} must not have a calibrator. Leave the calibrator out."
+            )
+
+    @property
+    def method(self) -> str:
+        """The name of the recipe."""
+        return self.recipe.name
+
+    def trainer(self, rows: Rows, splits: Sequence[Split], settings: MemberSettings) -> Trainer:
+        """Trains the networks side by side."""
+        from selfcal.ensembles.settings import NetworkTrainer
+
+        return NetworkTrainer(self, rows, splits, settings)
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A method that trains several networks and combines them.
+    """A method that trains several models and combines them.
 
-    Each candidate trains one network per split. The predictions for held-out rows decide which candidates are trained
+    Each candidate trains one member per split. The predictions for held-out rows decide which candidates are trained
     further, if time is short, and the weight of each in the mixture that predicts.
 
     Args:
         name: The name of the method.
-        candidates: Kinds of network with their recipes; the first one is always trained in full.
-        splitter: Splits the rows into training and held-out rows for each network.
+        candidates: Networks with their recipes, or other models; the first one is trained in any case.
+        splitter: Splits the rows into training and held-out rows for each member.
 
     Example:
         >>> from selfcal import losses
         >>> from selfcal.ensembles import CrossFit
         >>> plain = Recipe(name="plain", loss=losses.cross_entropy)
-        >>> Ensemble("bagged", (Candidate("mlp", plain),), CrossFit(folds=3)).splitter
+        >>> Ensemble("bagged", (NetworkCandidate("mlp", plain),), CrossFit(folds=3)).splitter
         CrossFit(folds=3, repeats=1)
     """
 
@@ -48,18 +102,21 @@ class Ensemble:
             )
         if not self.candidates:
             raise ConfigError(f"Ensemble {self.name!r} must have at least one candidate; got none.")
-        for network, recipe in self.candidates:
-            if not isinstance(recipe, Recipe):
+        for candidate in self.candidates:
+            if not isinstance(candidate, Candidate):
                 raise ConfigError(
-                    f"Ensemble {self.name!r}: candidate {network!r} must have a Recipe; got {recipe!r}."
+                    f"Ensemble {self.name!r}: a candidate must be a Candidate such as NetworkCandidate('mlp', "
+                    f"recipe); got {candidate!r}."
                 )
-            if recipe.calibrator is not None:
-                raise ConfigError(
-                    f"Ensemble {self.name!r} fits a temperature to held-out predictions; recipe {recipe.name!r} must "
-                    "not have a calibrator. Leave the calibrator out."
-                )
+
+    @property
+    def networks(self) -> tuple[NetworkCandidate, ...]:
+        """The candidates that are networks."""
+        return tuple(one for one in self.candidates if isinstance(one, NetworkCandidate))
 
     def with_network(self, kind: str) -> Ensemble:
         """The same ensemble with this kind of network alone, once for each recipe."""
-        recipes = dict.fromkeys(recipe for _, recipe in self.candidates)
-        return replace(self, candidates=tuple(Candidate(kind, recipe) for recipe in recipes))
+        recipes = dict.fromkeys(candidate.recipe for candidate in self.networks)
+        if not recipes:
+            raise ConfigError(f"Ensemble {self.name!r} trains no networks: leave out network={kind!r}.")
+        return replace(self, candidates=tuple(NetworkCandidate(kind, recipe) for recipe in recipes))

@@ -10,14 +10,16 @@ from torch import nn
 
 from selfcal._support.checks import Float, Int
 from selfcal.ensembles.distillation import distil
-from selfcal.ensembles.ensemble import Ensemble
+from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.mixing import mean_log_loss
 from selfcal.ensembles.selection import Selection, select
-from selfcal.ensembles.settings import MemberSettings, NetworkTrainer
+from selfcal.ensembles.settings import MemberSettings
 from selfcal.ensembles.training import Rows
 from selfcal.training.engine import TrainingResult
-from selfcal.training.recipe import Recipe
+
+STUDENT = "tabular"
+"""The kind of network that is distilled from an ensemble without networks."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class FittedEnsemble:
         module: The module that predicts: the networks as one, or the network distilled from them.
         probs: Out-of-fold probabilities of the ensemble; NaN for rows that all networks were trained on.
         records: The candidates from the largest weight to the least, as plain values.
-        recipe: The recipe of the networks of the largest weight.
-        result: The result of the training loop for them.
+        best: The candidate of the largest weight.
+        result: The result of training it.
         distilled: Log losses of student and teacher on rows the student was not trained on; None without one.
     """
 
     module: nn.Module
     probs: Float
     records: list[dict[str, Any]]
-    recipe: Recipe
+    best: Candidate
     result: TrainingResult
     distilled: dict[str, float] | None
 
@@ -49,6 +51,7 @@ def fit_ensemble(
     *,
     time_budget: float,
     one_network: bool = False,
+    n_jobs: int | None = None,
 ) -> FittedEnsemble:
     """Train the candidates of an ensemble and mix them.
 
@@ -59,16 +62,17 @@ def fit_ensemble(
         settings: Settings of the networks and their training.
         time_budget: Seconds that the selection among several candidates may take; a single one is always trained.
         one_network: Distil the ensemble into one network.
+        n_jobs: Number of candidates that are trained at the same time.
     """
     splits = ensemble.splitter.splits(rows.y, groups, seed=settings.seed)
-    trainers = [NetworkTrainer(candidate, rows, splits, settings) for candidate in ensemble.candidates]
+    trainers = [candidate.trainer(rows, splits, settings) for candidate in ensemble.candidates]
     budget = time_budget if len(trainers) > 1 else float("inf")
-    selected = select(trainers, len(splits), rows.y, rows.weight, budget=budget)
+    selected = select(trainers, len(splits), rows.y, rows.weight, budget=budget, n_jobs=n_jobs)
     module, losses = (
         _distilled(selected, rows, splits[0], settings) if one_network else (selected.module, None)
     )
     return FittedEnsemble(
-        module, selected.probs, selected.records, selected.best.recipe, selected.result, losses
+        module, selected.probs, selected.records, selected.ranked[0], selected.result, losses
     )
 
 
@@ -76,7 +80,8 @@ def _distilled(
     selected: Selection, rows: Rows, split: Split, settings: MemberSettings
 ) -> tuple[nn.Module, dict[str, float]]:
     """One network of the kind of the largest weight, trained on the ensemble's probabilities."""
-    kind = selected.best.network
+    kinds = (candidate.name for candidate in selected.ranked if isinstance(candidate, NetworkCandidate))
+    kind = next(kinds, STUDENT)
     student = distil(
         settings.make(kind, rows.x, settings.seed),
         selected.module,

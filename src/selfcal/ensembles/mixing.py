@@ -1,4 +1,4 @@
-"""Predictions of several networks as one: averages, temperatures and mixing weights from held-out rows."""
+"""Predictions of several models as one: averages, temperatures and pooling weights from held-out rows."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, logsumexp
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import log_softmax, logsumexp, softmax
 
 from selfcal._support.checks import Float, Int
 
 MAX_TEMPERATURE = 20.0
 """Temperatures are searched between the inverse of this and this."""
-MAX_TEMPERATURE_ROWS = 20_000
-"""Rows that a temperature is fitted on at most: they determine it to a hundredth or two."""
-EM_STEPS = 200
-"""Steps of expectation maximisation for the mixing weights."""
+MAX_FITTED_ROWS = 20_000
+"""Rows that temperatures and weights are fitted on at most: they determine them to a hundredth or two."""
+MIN_WEIGHT = 0.15
+"""A model of less weight is left out of a pool: its gain does not justify its prediction time."""
+MAX_POOL_WEIGHT = 3.0
+"""The largest weight in a pool."""
 BLOCK_LOGITS = 2**18
 """Logits that are turned into probabilities at a time, so that few copies of them are in memory."""
 
@@ -49,7 +51,7 @@ def fitted_temperature(logits: Float, y: Int, weight: Float | None = None) -> fl
     """The temperature of the lowest log loss of `mean_probs`, or one if it does not improve in cross-validation.
 
     In cross-validation each fifth of the rows is predicted with the temperature of the others. At most
-    `MAX_TEMPERATURE_ROWS` rows, evenly spaced, are used.
+    `MAX_FITTED_ROWS` rows, evenly spaced, are used.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -59,7 +61,7 @@ def fitted_temperature(logits: Float, y: Int, weight: Float | None = None) -> fl
         (3.0, 1.0)
     """
     used = np.flatnonzero(~np.isnan(logits[0, :, 0]))
-    used = used[:: max(1, len(used) // MAX_TEMPERATURE_ROWS)]
+    used = used[:: max(1, len(used) // MAX_FITTED_ROWS)]
     logits, y = logits[:, used], y[used]
     weight = np.ones(len(y)) if weight is None else weight[used]
     fold = np.random.default_rng(0).permutation(len(y)) % 5
@@ -94,27 +96,65 @@ def mean_log_loss(probs: Float, y: Int, weight: Float | None) -> float:
     )
 
 
-def mixture_weights(probs: Sequence[Float], y: Int, weight: Float | None = None) -> Float:
-    """The weights whose mixture of probabilities has the lowest log loss, by expectation maximisation.
+def pool_weights(log_probs: Sequence[Float], y: Int, weight: Float | None = None) -> Float:
+    """Non-negative weights whose logarithmic pool has the lowest log loss, without weights under `MIN_WEIGHT`.
 
-    The log loss is convex in the weights, so that the minimum is unique up to ties.
+    The pool of probabilities p_k is ``softmax(Σ_k w_k log p_k)``. Its log loss is convex in the weights, which need
+    not sum to one: if they sum to more, the pool is more confident than what it is made of. A penalty of
+    ``Σ_k w_k² / rows`` makes them unique. The smallest weights are removed one by one, and the others fitted again.
+
+    Args:
+        log_probs: For each model, log probabilities of the rows.
+        y: Their label codes.
+        weight: Their sample weights.
 
     Example:
-        >>> right, wrong = np.array([[0.9, 0.1]] * 4), np.array([[0.2, 0.8]] * 4)
-        >>> mixture_weights([right, wrong], np.array([0, 0, 0, 0])).round(2)
-        array([1., 0.])
+        >>> right, wrong = np.log([[0.9, 0.1]] * 40), np.log([[0.2, 0.8]] * 40)
+        >>> pool_weights([right, wrong], np.repeat([0, 1], [36, 4])).round(2)
+        array([0.9, 0. ])
     """
-    likelihood = np.stack([p[np.arange(len(y)), y] for p in probs])
-    mixture = np.full(len(probs), 1 / len(probs))
-    for _ in range(EM_STEPS):
-        joint = mixture[:, None] * likelihood
-        mixture = np.average(joint / joint.sum(axis=0).clip(np.finfo(float).tiny), axis=1, weights=weight)
-    return mixture / mixture.sum()
+    used = slice(None, None, max(1, len(y) // MAX_FITTED_ROWS))
+    stacked = np.stack([one[used] for one in log_probs])
+    y, weight = y[used], None if weight is None else weight[used] / weight[used].sum()
+    kept = np.arange(len(stacked))
+    while True:
+        fitted = _fitted_pool(stacked[kept], y, weight)
+        least = int(fitted.argmin())
+        if fitted[least] >= MIN_WEIGHT or len(kept) == 1:
+            break
+        kept = np.delete(kept, least)
+    weights = np.zeros(len(stacked))
+    weights[kept] = np.maximum(fitted, MIN_WEIGHT)
+    return weights
 
 
-def mixture(weights: Sequence[float] | Float, probs: Sequence[Float]) -> Float:
-    """The weighted sum, without a copy of all the probabilities."""
-    mixed = weights[0] * probs[0]
-    for weight, one in zip(weights[1:], probs[1:], strict=True):
-        mixed += weight * one
-    return mixed
+def _fitted_pool(log_probs: Float, y: Int, weight: Float | None) -> Float:
+    rows = np.arange(len(y))
+    weight = np.full(len(y), 1 / len(y)) if weight is None else weight
+    of_label = log_probs[:, rows, y] @ weight
+
+    def loss(weights: Float) -> tuple[float, Float]:
+        logits = np.tensordot(weights, log_probs, axes=1)
+        logs = log_softmax(logits, axis=1)
+        expected = np.tensordot(log_probs, np.exp(logs) * weight[:, None], axes=2)
+        penalty, slope = weights @ weights / len(y), 2 * weights / len(y)
+        return float(penalty - logs[rows, y] @ weight), expected - of_label + slope
+
+    start = np.full(len(log_probs), 1 / len(log_probs))
+    found = minimize(loss, start, jac=True, bounds=[(0, MAX_POOL_WEIGHT)] * len(start), method="L-BFGS-B")
+    weights: Float = found.x
+    return weights
+
+
+def pool(weights: Sequence[float] | Float, log_probs: Sequence[Float]) -> Float:
+    """The logarithmic pool ``softmax(Σ_k w_k log p_k)`` of log probabilities.
+
+    Example:
+        >>> pool([0.5, 0.5], [np.log([[0.5, 0.5]]), np.log([[0.8, 0.2]])]).round(3)
+        array([[0.667, 0.333]])
+    """
+    logits = weights[0] * log_probs[0]
+    for weight, one in zip(weights[1:], log_probs[1:], strict=True):
+        logits += weight * one
+    probs: Float = softmax(logits, axis=1)
+    return probs

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from selfcal._support.checks import in_range, same_length
 from selfcal.errors import ConfigError, ModelFormatError
-from selfcal.models.spec import Builder, Spec, Wrapper, spec_of
+from selfcal.models.spec import Builder, Spec, Wrapper, spec_of, summary_of
 
 
 class ParallelNetworks(nn.Module):
@@ -57,7 +57,7 @@ class EnsembleModule(Wrapper, key="members"):
 
     With z_k the logits of network k, w_k its weight and T_k its temperature, the output is
     ``log Σ_k w_k softmax(z_k / T_k)``: logits whose softmax is the mean. A mean of many is often underconfident,
-    which a temperature of the mean below one corrects.
+    which a temperature of the mean below one, or a weight above one in a `LogarithmicPool`, corrects.
 
     Args:
         members: The networks.
@@ -125,5 +125,67 @@ class EnsembleModule(Wrapper, key="members"):
         return cls([build(member) for member in value])
 
     def summary(self) -> str:
-        """The number of networks."""
-        return f"ensemble of {len(self.members)} networks"
+        """The number of models."""
+        return f"ensemble of {len(self.members)} models"
+
+
+class LogarithmicPool(Wrapper, key="pool"):
+    """Several models that predict the weighted geometric mean of their probabilities, scaled to sum to one.
+
+    With z_k the logits of model k and w_k its weight, the output is ``Σ_k w_k log softmax(z_k)``. Weights that sum to
+    more than one make it more confident than its members.
+
+    Args:
+        members: The models.
+        weights: The weight of each; by default all are equal and sum to one.
+
+    Example:
+        >>> certain, uniform = torch.nn.Linear(1, 2), torch.nn.Linear(1, 2)
+        >>> for network, size in ((certain, 2.0), (uniform, 0.0)):
+        ...     network.load_state_dict({"weight": torch.tensor([[size], [-size]]), "bias": torch.zeros(2)})
+        <All keys matched successfully>
+        <All keys matched successfully>
+        >>> LogarithmicPool([certain, uniform])(torch.ones(1, 1)).softmax(dim=1)
+        tensor([[0.8808, 0.1192]], grad_fn=<SoftmaxBackward0>)
+
+    Reference:
+        Genest and Zidek, Combining probability distributions: a critique and an annotated bibliography, 1986.
+    """
+
+    weights: Tensor
+
+    def __init__(self, members: Sequence[nn.Module], weights: Sequence[float] | None = None) -> None:
+        super().__init__()
+        if not members:
+            raise ConfigError("A pool needs at least one model; got none.")
+        weights = [1 / len(members)] * len(members) if weights is None else weights
+        same_length(members=members, weights=weights)
+        for value in weights:
+            in_range("weights", value, 0, open_low=True)
+        self.members = nn.ModuleList(members)
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logits of the pool."""
+        logits = [
+            weight * F.log_softmax(member(x), dim=1)
+            for member, weight in zip(self.members, self.weights, strict=True)
+        ]
+        return torch.stack(logits).sum(dim=0)
+
+    def spec(self) -> list[Spec]:
+        """The spec of each member."""
+        return [spec_of(member) for member in self.members]
+
+    @classmethod
+    def from_spec(cls, value: Any, build: Builder) -> Self:
+        """Members by their specs; weights are buffers."""
+        if not isinstance(value, list):
+            raise ModelFormatError(f"A pool must have a list of members; got a {type(value).__name__}.")
+        return cls([build(member) for member in value])
+
+    def summary(self) -> str:
+        """The number of models, and of those inside them."""
+        return (
+            f"pool of {len(self.members)} kinds: {', '.join(summary_of(member) for member in self.members)}"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from selfcal.ensembles.ensemble import Candidate
+from selfcal.ensembles.ensemble import NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.models.factory import NetworkFactory
@@ -76,7 +76,7 @@ class NetworkTrainer:
     """Trains the networks of one candidate, some at a time."""
 
     def __init__(
-        self, candidate: Candidate, rows: Rows, splits: Sequence[Split], settings: MemberSettings
+        self, candidate: NetworkCandidate, rows: Rows, splits: Sequence[Split], settings: MemberSettings
     ) -> None:
         self.candidate = candidate
         self._rows, self._splits, self._settings = rows, splits, settings
@@ -85,7 +85,7 @@ class NetworkTrainer:
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Train the networks of these numbers."""
-        name, recipe = self.candidate
+        recipe = self.candidate.recipe
         return train_members(
             [self._network(member) if member else self._first for member in members],
             [self._splits[member] for member in members],
@@ -94,29 +94,32 @@ class NetworkTrainer:
             early_stopping=self._settings.early_stopping,
             max_seconds=max_seconds,
             optimizer=self._optimizer(),
-            **self._settings.training(f"{name}-{recipe.name}", members[0]),
+            **self._settings.training(f"{self.candidate.name}-{recipe.name}", members[0]),
         )
 
     def _network(self, member: int) -> nn.Module:
-        return self._settings.make(self.candidate.network, self._rows.x, self._settings.seed + member)
+        return self._settings.make(self.candidate.name, self._rows.x, self._settings.seed + member)
 
     def _optimizer(self) -> OptimizerRule:
         """The default one, without the settings that the outer model replaces."""
         outer = self.candidate.recipe.outer_model
-        usual = self._settings.optimizer(self.candidate.network)
+        usual = self._settings.optimizer(self.candidate.name)
         return usual if outer is None else outer.adapt_optimizer(usual)
 
 
-EPOCHS, SPEED = 40, 5e9
-"""Passes that training usually takes, and multiplications a second on one core of a usual machine."""
+EPOCHS, STEP_ROWS = 50, 256
+"""Passes that training usually takes, and rows per step."""
+SPEED, STEP_SECONDS = 1e11, 4e-4
+"""Multiplications a second on one core of a usual machine, and the time of a step besides."""
 
 
 def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
     """A rough estimate of the training time of all members, the same on every machine.
 
     Example:
-        >>> expected_seconds(nn.Linear(9, 2), n_rows=5000, n_members=5)
-        0.024
+        >>> round(expected_seconds(nn.Linear(9, 2), n_rows=5000, n_members=5), 2)
+        2.0
     """
     weights = sum(p.numel() for p in module.parameters())
-    return 6 * weights * n_rows * n_members * EPOCHS / SPEED
+    steps = -(-n_rows // STEP_ROWS)
+    return n_members * EPOCHS * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from selfcal._support.checks import Float, Int
 from selfcal.ensembles.batches import ParallelBatches
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.modules import ParallelNetworks
+from selfcal.tabular.features import FeatureGroups
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
 from selfcal.training.interfaces import OptimizerRule
@@ -23,11 +25,19 @@ from selfcal.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Rows:
-    """All rows as the networks see them, with label codes and sample weights."""
+    """All rows as the networks see them, with label codes and sample weights.
+
+    Attributes:
+        x: The features.
+        y: The label codes.
+        weight: The sample weights; None for equal ones.
+        groups: The features that belong together; None if each one stands for itself.
+    """
 
     x: Tensor
     y: Int
     weight: Float | None
+    groups: FeatureGroups | None = None
 
     def batches(self, rows: Int, batch_size: int | None, seed: int) -> TensorBatches:
         """These rows for one network, in batches; the weights are one on average."""
@@ -41,10 +51,18 @@ class Rows:
         y, own = torch.from_numpy(self.y), [torch.from_numpy(part) for part in rows]
         return ParallelBatches(self.x, y, weight, rows=own, batch_size=batch_size, seed=seed)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As NumPy arrays, which joblib sends to other processes as memory maps."""
+        return _rows_of, (self.x.numpy(), self.y, self.weight, self.groups)
+
     def _weights(self, used: Int) -> Tensor | None:
         if self.weight is None:
             return None
         return torch.from_numpy((self.weight / self.weight[used].mean()).astype(np.float32))
+
+
+def _rows_of(x: NDArray[np.float32], y: Int, weight: Float | None, groups: FeatureGroups | None) -> Rows:
+    return Rows(torch.from_numpy(x), y, weight, groups)
 
 
 @dataclass(frozen=True)
@@ -106,10 +124,11 @@ def train_members(
         max_steps=max_epochs * len(batches),
         **settings,
     )
-    return TrainedMembers(list(modules), _held_out_logits(modules, splits, rows.x), result)
+    return TrainedMembers(list(modules), held_out_logits(modules, splits, rows.x), result)
 
 
-def _held_out_logits(modules: Sequence[nn.Module], splits: Sequence[Split], x: Tensor) -> Float:
+def held_out_logits(modules: Sequence[nn.Module], splits: Sequence[Split], x: Tensor) -> Float:
+    """The predictions of each module for the rows held out from it, as in `TrainedMembers`."""
     predicted: list[tuple[Int, Float]] = [
         (split.held_out, forward_in_blocks(module, x[split.held_out]).double().numpy())
         for module, split in zip(modules, splits, strict=True)

@@ -15,7 +15,7 @@ from torch import nn
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal._support.fingerprint import fingerprint
-from selfcal.ensembles import Ensemble
+from selfcal.ensembles import Ensemble, NetworkCandidate
 from selfcal.ensembles.fit import fit_ensemble
 from selfcal.ensembles.selection import time_budget_note
 from selfcal.ensembles.training import Rows
@@ -38,6 +38,7 @@ from selfcal.label_noise.corrected import NoiseCorrected
 from selfcal.label_noise.transition import fit_noise_correction
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
+from selfcal.tabular.features import FeatureGroups
 from selfcal.training.engine import TrainingResult, train
 from selfcal.training.recipe import Recipe
 
@@ -82,6 +83,8 @@ class SelfCalibratedClassifier(FittedClassifier):
         n_networks: 1 distils the ensemble of a method that trains several networks into a single one, which predicts
             many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
         time_budget: Seconds that training several kinds of network may take.
+        n_jobs: Number of processes that train kinds of network at the same time: None is one, unless a
+            `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
             random streams of torch, NumPy and Python are neither used nor changed.
@@ -129,6 +132,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         groups: ArrayLike | None = None,
         groups_val: ArrayLike | None = None,
         class_names: ArrayLike | None = None,
+        feature_groups: FeatureGroups | None = None,
     ) -> Self:
         """Train on a table and its labels.
 
@@ -144,6 +148,8 @@ class SelfCalibratedClassifier(FittedClassifier):
                 `selfcal.tabular.copies.find_copies`.
             groups_val: The same for `X_val`.
             class_names: The label of each class, if `y` and `y_val` hold codes 0, 1, ... of them, all of which occur.
+            feature_groups: The columns of `X` that encode one category, or mark a missing number: trees then split
+                categories and know what is missing. `Preprocessor.groups` has those of a table.
         """
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
@@ -162,7 +168,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
         if isinstance(self.method_, Ensemble):
-            self._fit_ensemble(self.method_, table, labelled, seed)
+            self._fit_ensemble(self.method_, table, labelled, feature_groups, seed)
         else:
             self._fit_one(self.method_, table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(*(part for part in (table, codes, weight) if part is not None))
@@ -202,19 +208,27 @@ class SelfCalibratedClassifier(FittedClassifier):
         self.train_rows_ = parts.train
         self._remember(recipe, result)
 
-    def _fit_ensemble(self, ensemble: Ensemble, table: Float, labelled: _Labelled, seed: int) -> None:
-        """Several networks, each trained on a part of the rows of positive weight."""
+    def _fit_ensemble(
+        self,
+        ensemble: Ensemble,
+        table: Float,
+        labelled: _Labelled,
+        feature_groups: FeatureGroups | None,
+        seed: int,
+    ) -> None:
+        """Several models, each trained on a part of the rows of positive weight."""
         rows = labelled.rows
         codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
         self._fit_scaling(table[rows], weight)
         groups = row_groups(self, table, rows, labelled.groups)
         fitted = fit_ensemble(
             ensemble if self.network is None else ensemble.with_network(self._kind()),
-            Rows(self._tensor(table)[rows], codes, weight),
+            Rows(self._tensor(table)[rows], codes, weight, feature_groups),
             groups[rows],
             self._member_settings(len(self.classes_), seed),
             time_budget=self.time_budget,
             one_network=self.n_networks is not None,
+            n_jobs=self.n_jobs,
         )
         self.module_ = fitted.module
         self.calibrator_ = None
@@ -225,7 +239,9 @@ class SelfCalibratedClassifier(FittedClassifier):
         self.out_of_fold_[rows] = fitted.probs
         self.train_rows_ = rows
         self._codes = labelled.codes
-        self._remember(fitted.recipe, fitted.result)
+        self._remember(
+            fitted.best.recipe if isinstance(fitted.best, NetworkCandidate) else None, fitted.result
+        )
         if fitted.distilled is not None:
             self.distilled_ = fitted.distilled
         if self.noisy_labels:
@@ -238,8 +254,8 @@ class SelfCalibratedClassifier(FittedClassifier):
         )
         return NoiseCorrected(network, torch.from_numpy(matrix).float(), power).eval()
 
-    def _remember(self, recipe: Recipe, result: TrainingResult) -> None:
-        self._outer_model = recipe.outer_model
+    def _remember(self, recipe: Recipe | None, result: TrainingResult) -> None:
+        self._outer_model = None if recipe is None else recipe.outer_model
         self.history_ = result.history
         self.n_iter_ = result.n_steps
         self.best_iter_ = result.best_step

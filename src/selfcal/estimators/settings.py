@@ -40,6 +40,7 @@ class ClassifierSettings(BaseEstimator):
         noisy_labels: bool = False,
         n_networks: int | None = None,
         time_budget: float = 60.0,
+        n_jobs: int | None = None,
         standardize: bool = True,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
@@ -57,6 +58,7 @@ class ClassifierSettings(BaseEstimator):
         self.noisy_labels = noisy_labels
         self.n_networks = n_networks
         self.time_budget = time_budget
+        self.n_jobs = n_jobs
         self.standardize = standardize
         self.random_state = random_state
         self.verbose = verbose
@@ -71,12 +73,13 @@ class ClassifierSettings(BaseEstimator):
     def probability_copies(self) -> int:
         """Maximum number of values that a fit of several networks holds for each row and class.
 
-        A candidate keeps the predictions for each row, their mean, and a copy of that; the label audit takes 17.
+        A candidate keeps the predictions for each row, their mean and its logarithm, and copies of these; the label
+        audit takes 17.
         """
         ensemble = self._method()
         assert isinstance(ensemble, Ensemble)
         candidates = ensemble.candidates if self.network is None else ensemble.with_network(OWN).candidates
-        return max(17, len(candidates) * (ensemble.splitter.predictions_per_row + 3) + 10)
+        return max(17, len(candidates) * (ensemble.splitter.predictions_per_row + 5) + 12)
 
     def _method(self) -> Recipe | Ensemble:
         if isinstance(self.method, (Recipe, Ensemble)):
@@ -105,6 +108,7 @@ class ClassifierSettings(BaseEstimator):
         checks.in_range("time_budget", self.time_budget, 0, open_low=True)
         checks.in_range("validation_fraction", self.validation_fraction, 0, 0.9, open_low=True)
         checks.positive_int("max_epochs", self.max_epochs)
+        checks.n_jobs(self.n_jobs)
         if self.patience is not None:
             checks.positive_int("patience, if not None,", self.patience)
         if self.n_networks not in (None, 1):

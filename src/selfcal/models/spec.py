@@ -3,7 +3,7 @@
 | module | its spec |
 |---|---|
 | made by a function of `selfcal.models` | `{"name": "mlp", "arguments": {...}}` |
-| a `Wrapper` around other modules | `{key: value}`, the key of its class and what `Wrapper.spec` returns |
+| a `Wrapper`, of other modules or of arrays | `{key: value}`, the key of its class and what `Wrapper.spec` returns |
 | any other, whose code is not ours | `{"own": "Linear"}`, a placeholder for a network that the user provides |
 
 A spec holds no weights: they are the `state_dict` of the module.
@@ -217,9 +217,7 @@ class Builder:
         for wrapper in wrappers():
             if wrapper.key in spec:
                 return self._wrapped(wrapper, spec[wrapper.key])
-        self._n_networks += 1
-        if self._n_networks > self._max_networks:
-            raise ModelFormatError(f"More than {self._max_networks} networks do not fit the stored weights.")
+        self.count_network()
         if OWN not in spec:
             return self._named(spec)(self.n_features, self.n_classes)
         if self._own is None:
@@ -227,6 +225,16 @@ class Builder:
                 "The network is not one of selfcal.models. Pass the function that makes it."
             )
         return self._own()
+
+    def count_network(self) -> None:
+        """Count one more network; a wrapper without a network inside calls it itself.
+
+        Raises:
+            ModelFormatError: There are too many.
+        """
+        self._n_networks += 1
+        if self._n_networks > self._max_networks:
+            raise ModelFormatError(f"More than {self._max_networks} networks do not fit the stored weights.")
 
     def _wrapped(self, wrapper: type[Wrapper], value: Any) -> Wrapper:
         if self._depth == MAX_DEPTH:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
+
+from sklearn.ensemble import ExtraTreesClassifier
 
 from selfcal import losses
 from selfcal._support.checks import one_of
-from selfcal.ensembles import Candidate, CrossFit, Ensemble, SameRows
+from selfcal.ensembles import (
+    Boosting,
+    Candidate,
+    ClassifierCandidate,
+    CrossFit,
+    Ensemble,
+    NetworkCandidate,
+    SameRows,
+)
+from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
+from selfcal.models import FOR_TABLES
 from selfcal.objectives import NLL
 from selfcal.optimizers import Adam
 from selfcal.outer import Combined, Gamma, InputNoise, LabelSmoothing, LayerDecay, Temperature, WeightNet
@@ -42,11 +55,11 @@ def crossfit(
     Example:
         >>> crossfit(folds=3).splitter
         CrossFit(folds=3, repeats=1)
-        >>> crossfit(learn="decay").candidates[0].recipe.outer_model
+        >>> crossfit(learn="decay").networks[0].recipe.outer_model
         LayerDecay(start=0.3, bounds=(0.3, 10.0))
     """
     recipe = _learning(learn, outer_lr, inner_steps)
-    return Ensemble("crossfit", (Candidate("tabular", recipe),), CrossFit(folds, repeats))
+    return Ensemble("crossfit", (NetworkCandidate("tabular", recipe),), CrossFit(folds, repeats))
 
 
 def _learning(
@@ -86,21 +99,57 @@ _LEARNED: dict[str, Callable[[], OuterModel]] = {
 def ensemble(*, networks: int = 5) -> Ensemble:
     """A deep ensemble: networks that differ only in their random initialisation and the order of the rows."""
     recipe = Recipe(name="ensemble", loss=losses.cross_entropy)
-    return Ensemble("ensemble", (Candidate("tabular", recipe),), SameRows(networks))
+    return Ensemble("ensemble", (NetworkCandidate("tabular", recipe),), SameRows(networks))
 
 
-def auto(*, folds: int = 5, repeats: int = 1) -> Ensemble:
-    """Several kinds of cross-fitted network, mixed by the log loss of their out-of-fold predictions.
+DEFAULT_CANDIDATES = (
+    "boosting",
+    "boosting-small",
+    "tabular",
+    "periodic",
+    "waves",
+    "mlp",
+    "linear",
+    "additive",
+)
+"""The candidates of `auto` by name, the most useful first."""
+
+
+def auto(*, folds: int = 5, repeats: int = 1, candidates: Sequence[Any] = DEFAULT_CANDIDATES) -> Ensemble:
+    """Several kinds of cross-fitted network and trees, pooled by the log loss of their out-of-fold predictions.
 
     Args:
-        folds: Of the rows; each kind trains as many networks, each on all folds but one.
+        folds: Of the rows; each candidate trains as many models, each on all folds but one.
         repeats: Number of repetitions with different folds.
+        candidates: What is trained: ``"boosting"``, ``"boosting-small"`` and ``"extra-trees"``, trees by
+            scikit-learn; kinds of network, one of `models.FOR_TABLES`; any classifier with `fit` and
+            `predict_proba`; or a `Candidate`. The most useful first: the last ones are not trained if time runs out.
 
     Example:
-        >>> [candidate.network for candidate in auto().candidates]
-        ['mlp', 'linear', 'additive', 'tabular', 'periodic', 'waves']
+        >>> [candidate.name for candidate in auto(candidates=["boosting", "linear"]).candidates]
+        ['boosting', 'linear']
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> auto(candidates=[*DEFAULT_CANDIDATES, GaussianNB()]).candidates[-1].name
+        'GaussianNB'
     """
-    kinds = ("mlp", "linear", "additive", "tabular", "periodic", "waves")
-    ((_, recipe),) = crossfit().candidates
-    candidates = tuple(Candidate(kind, recipe) for kind in kinds)
-    return Ensemble("auto", candidates, CrossFit(folds, repeats))
+    if isinstance(candidates, str) or not isinstance(candidates, Sequence):
+        raise ConfigError(
+            f"candidates must be a list of names, classifiers or candidates; got {candidates!r}."
+        )
+    return Ensemble("auto", tuple(map(_candidate, candidates)), CrossFit(folds, repeats))
+
+
+def _candidate(given: Any) -> Candidate:
+    if isinstance(given, Candidate):
+        return given
+    if not isinstance(given, str):
+        return ClassifierCandidate(given)
+    one_of("candidate", given, (*_TREES, *FOR_TABLES))
+    return _TREES[given]() if given in _TREES else NetworkCandidate(given, crossfit().networks[0].recipe)
+
+
+_TREES: dict[str, Callable[[], Candidate]] = {
+    "boosting": Boosting,
+    "boosting-small": lambda: Boosting("boosting-small", leaves=8, learning_rate=0.1, max_features=1.0),
+    "extra-trees": lambda: ClassifierCandidate(ExtraTreesClassifier(100), "extra-trees"),
+}

@@ -73,7 +73,7 @@ _TRIED: dict[str, tuple[type, ...]] = {
 }
 """Stored fields of every candidate; its training time is not stored, so that equal models have equal bytes."""
 
-_OF_ONE_RUN = ("verbose", "checkpoint_dir")
+_OF_ONE_RUN = ("verbose", "checkpoint_dir", "n_jobs")
 """Settings of one fit on one machine, which are not stored."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 from selfcal._support.checks import Float, listed, positive_int
 from selfcal.errors import DataError
 from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
+from selfcal.tabular.features import FeatureGroups
 from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
 from selfcal.tabular.schema import Column, Schema, infinite_cells
 
@@ -143,6 +145,18 @@ class Preprocessor:
             indicator = self.transformer.named_transformers_["missing"]
             names += [f"{names[i]} is missing" for i in indicator.features_]
         return names + [f"{name}={level}" for name, levels in self.levels.items() for level in levels.names]
+
+    @property
+    def groups(self) -> FeatureGroups:
+        """The encoded features that belong together, by their positions in `feature_names`."""
+        start = len(self._number_names())
+        missing = []
+        if start:
+            marked = self.transformer.named_transformers_["missing"].features_.tolist()
+            missing = [(number, start + place) for place, number in enumerate(marked)]
+            start += len(marked)
+        stops = list(accumulate(map(len, self.levels.values()), initial=start))
+        return FeatureGroups(tuple(missing), tuple(pairwise(stops)))
 
     @property
     def inputs(self) -> list[dict[str, Any]]:

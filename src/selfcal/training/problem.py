@@ -81,14 +81,6 @@ class BilevelProblem(Problem):
         """The number of networks, each with separate rows."""
         return len(self._members)
 
-    def read_members(self) -> list[tuple[Tensor, list[Tensor]]]:
-        """Of each network, its parameters as one flat vector, and its buffers and frozen parameters (copies)."""
-        thetas = self.read().view(self.n_members, -1)
-        return [
-            (theta.clone(), [value.clone() for value in _buffers_and_frozen(member)])
-            for theta, member in zip(thetas, self._members, strict=True)
-        ]
-
     def kept(self) -> list[Tensor]:
         """The networks' buffers and frozen parameters."""
         return [value for member in self._members for value in _buffers_and_frozen(member)]

@@ -85,8 +85,8 @@ class Run:
     def evaluated(self, losses: list[float] | None, *, patience: int | None, last: bool) -> None:
         """Record the selection loss of each network, if there is one, and update the status."""
         if self.best is not None and losses is not None:
-            self.recorder.selection.append((self.step.count, sum(losses) / len(losses)))
-            self.best.consider(self.step, losses)
+            self.recorder.selection.append((self.step.count, loss := sum(losses) / len(losses)))
+            self.best.consider(self.step, loss)
             if patience is not None and self.best.rounds_without_gain >= patience:
                 self.status = STOPPED_EARLY
         if last and self.status == RUNNING:
@@ -224,66 +224,63 @@ def _first_line(error: BaseException) -> str:
 
 
 class BestState:
-    """The state with the lowest selection loss so far, for each network separately."""
+    """The state with the lowest selection loss so far.
+
+    Networks that are trained side by side are kept at the same step, that of their lowest mean loss: a step chosen
+    for each network would make its predictions for the selection rows look better than they are.
+    """
 
     def __init__(self, step: BilevelStep) -> None:
-        n_members = step.problem.n_members
-        self._losses = [float("inf")] * n_members
-        self._waited = [0] * n_members
-        self._kept = [_Member(*part, step.outer_params, step.count) for part in step.problem.read_members()]
+        self._loss = float("inf")
+        self._waited = 0
+        self._kept = self._now(step)
 
     @property
     def rounds_without_gain(self) -> int:
-        """The number of evaluations since any network last improved."""
-        return min(self._waited)
+        """The number of evaluations since the loss last improved."""
+        return self._waited
 
-    def consider(self, step: BilevelStep, losses: list[float]) -> None:
-        """Keep the state of the networks whose loss has improved."""
-        better = [loss < least for loss, least in zip(losses, self._losses, strict=True)]
-        self._waited = [
-            0 if gained else waited + 1 for gained, waited in zip(better, self._waited, strict=True)
-        ]
-        if any(better):
-            for place, part in enumerate(step.problem.read_members()):
-                if better[place]:
-                    self._losses[place] = losses[place]
-                    self._kept[place] = _Member(*part, step.outer_params, step.count)
+    def consider(self, step: BilevelStep, loss: float) -> None:
+        """Keep the state if the loss has improved."""
+        self._waited += 1
+        if loss < self._loss:
+            self._loss, self._waited, self._kept = loss, 0, self._now(step)
 
     def restore(self, step: BilevelStep) -> tuple[OuterParams, int]:
-        """Set every network to its kept state; returns the outer parameters and the step of the latest one."""
-        if not all(map(math.isfinite, self._losses)):
+        """Set the network to the kept state; returns the outer parameters and the step of that state."""
+        if not math.isfinite(self._loss):
             raise TrainingError(
                 f"The log loss on the selection data was never finite in {step.count} steps. Lower the learning "
                 "rate, or look for extreme values in the selection data."
             )
-        step.problem.write(torch.cat([member.theta for member in self._kept]))
-        step.problem.keep(value for member in self._kept for value in member.buffers)
-        latest = max(self._kept, key=lambda member: member.step)
-        return latest.outer, latest.step
+        step.problem.write(self._kept.theta)
+        step.problem.keep(self._kept.buffers)
+        return self._kept.outer, self._kept.step
 
     def state(self) -> dict[str, Any]:
-        """The best states by name; not copied, as they never change."""
-        return {
-            "losses": list(self._losses),
-            "waited": list(self._waited),
-            "kept": [member._asdict() for member in self._kept],
-        }
+        """The best state by name; not copied, as it never changes."""
+        return {"loss": self._loss, "waited": self._waited, "kept": self._kept._asdict()}
 
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Continue from a `state`."""
-        self._losses, self._waited = list(state["losses"]), list(state["waited"])
-        self._kept = [_Member(**member).to(device) for member in state["kept"]]
+        self._loss, self._waited = state["loss"], state["waited"]
+        self._kept = _Kept(**state["kept"]).to(device)
+
+    @staticmethod
+    def _now(step: BilevelStep) -> _Kept:
+        kept = [value.clone() for value in step.problem.kept()]
+        return _Kept(step.problem.read(), kept, step.outer_params, step.count)
 
 
-class _Member(NamedTuple):
-    """The state of one network after a step."""
+class _Kept(NamedTuple):
+    """The state after a step."""
 
     theta: Tensor
     buffers: list[Tensor]
     outer: OuterParams
     step: int
 
-    def to(self, device: torch.device) -> _Member:
+    def to(self, device: torch.device) -> _Kept:
         """The same on a device."""
         outer = {name: value.to(device) for name, value in self.outer.items()}
-        return _Member(self.theta.to(device), [value.to(device) for value in self.buffers], outer, self.step)
+        return _Kept(self.theta.to(device), [value.to(device) for value in self.buffers], outer, self.step)

@@ -67,11 +67,11 @@ def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
     lines = {}
     for record in getattr(classifier, "selection_", ()):
         loss = record["out_of_fold_log_loss"]
-        networks = f"{record['networks']:,} of {counted(record['planned'], 'network')}"
-        lines[f"network {record['network']!r}"] = (
+        members = f"{record['networks']:,} of {counted(record['planned'], 'member')}"
+        lines[f"candidate {record['network']!r}"] = (
             "not trained: the time budget was used up"
             if loss is None
-            else f"weight {record['weight']:.0%}; out-of-fold log loss {loss:.4f}, {networks}"
+            else f"weight {record['weight']:.0%}; out-of-fold log loss {loss:.4f}, {members}"
             f"{', stopped by the time budget' if record['out_of_time'] else ''}"
         )
     return lines

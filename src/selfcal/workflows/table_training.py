@@ -78,7 +78,7 @@ def train(
     further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
     if classifier.trains_several:
         first = rows.fitted
-        further |= {"groups": rows.groups[first]}
+        further |= {"groups": rows.groups[first], "feature_groups": preprocessor.groups}
     else:
         further |= {"groups": rows.groups[first], "groups_val": rows.groups[second]}
         further |= {"X_val": preprocessor.transform(rows.table[second]), "y_val": rows.codes[second]}

@@ -1,0 +1,148 @@
+"""Classifiers with the interface of scikit-learn as candidates of an ensemble."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor, nn
+
+from selfcal.ensembles.ensemble import Candidate
+from selfcal.ensembles.folds import Split
+from selfcal.ensembles.settings import MemberSettings
+from selfcal.ensembles.training import Rows, TrainedMembers, held_out_logits
+from selfcal.errors import ConfigError
+from selfcal.models.trees import TreeColumns, Trees
+from selfcal.training.engine import TrainingResult
+from selfcal.training.history import Recorder
+from selfcal.training.run import OUT_OF_TIME, RAN_TO_THE_END
+
+MIN_PROBABILITY = 1e-6
+"""A class that a classifier excludes has this probability: a pool of logarithms needs one above zero."""
+ROW_SECONDS = 1.5e-6
+"""The time that each row takes for each tree of a forest on one core of a usual machine."""
+
+
+@dataclass(frozen=True)
+class ClassifierCandidate(Candidate):
+    """Any classifier with `fit` and `predict_proba`, such as those of scikit-learn, LightGBM and CatBoost.
+
+    It is fitted on the features that networks see: scaled numbers, one-hot categories. Trees of scikit-learn can be
+    stored and exported like networks; models with other classifiers can be used, but not stored.
+
+    Args:
+        classifier: The classifier; copies of it are fitted. If it has a `random_state` of None, each copy gets one.
+        name: The name in `selection_` and in reports; by default the name of its class.
+
+    Example:
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> ClassifierCandidate(GaussianNB()).name
+        'GaussianNB'
+    """
+
+    classifier: Any
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.classifier, type) or not all(
+            callable(getattr(self.classifier, name, None)) for name in ("fit", "predict_proba", "get_params")
+        ):
+            raise ConfigError(
+                "A candidate must be a classifier with fit, predict_proba and get_params, such as "
+                f"RandomForestClassifier(); got {self.classifier!r}."
+            )
+        if not self.name:
+            object.__setattr__(self, "name", type(self.classifier).__name__)
+
+    @property
+    def method(self) -> str:
+        """The package that the classifier is from."""
+        return type(self.classifier).__module__.partition(".")[0]
+
+    def trainer(self, rows: Rows, splits: Sequence[Split], settings: MemberSettings) -> ClassifierTrainer:
+        """Fits copies of the classifier one after the other."""
+        return ClassifierTrainer(self, rows, splits, settings)
+
+
+class ClassifierTrainer:
+    """Fits copies of a classifier, one for each split."""
+
+    def __init__(
+        self, candidate: ClassifierCandidate, rows: Rows, splits: Sequence[Split], settings: MemberSettings
+    ) -> None:
+        self.candidate = candidate
+        self._rows, self._splits = rows, splits
+        self._seed, self._n_classes = settings.seed, settings.make.n_classes
+        # unknown for other classifiers, which the user has chosen: they are trained in any case
+        trees = getattr(candidate.classifier, "n_estimators", 0) if _is_forest(candidate.classifier) else 0
+        self.expected_seconds = ROW_SECONDS * trees * len(splits) * len(rows.y)
+
+    def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
+        """Fit the copies of these numbers; fewer of them, but one at least, if time runs out."""
+        started = time.perf_counter()
+        modules: list[nn.Module] = []
+        status = RAN_TO_THE_END
+        for member in members:
+            if modules and time.perf_counter() - started > max_seconds:
+                status = OUT_OF_TIME
+                break
+            modules.append(self._fitted(member))
+        splits = [self._splits[member] for member in members[: len(modules)]]
+        result = TrainingResult(
+            module=modules[0],
+            outer_params={},
+            calibrator=None,
+            history=Recorder().history(),
+            n_steps=1,
+            best_step=1,
+            status=status,
+            seconds=time.perf_counter() - started,
+        )
+        return TrainedMembers(modules, held_out_logits(modules, splits, self._rows.x), result)
+
+    def _fitted(self, member: int) -> nn.Module:
+        model, rows = clone(self.candidate.classifier), self._splits[member].train
+        if model.get_params().get("random_state", 0) is None:
+            model.set_params(random_state=(self._seed + member) % 2**31)
+        y, weight = self._rows.y[rows], self._rows.weight
+        x = self._rows.x.numpy()[rows]
+        if weight is None or not has_fit_parameter(model, "sample_weight"):
+            model.fit(x, y)
+        else:
+            model.fit(x, y, sample_weight=weight[rows])
+        if _is_forest(model) or isinstance(model, HistGradientBoostingClassifier):
+            return Trees.of(model, TreeColumns(x.shape[1]), self._n_classes)
+        return FittedClassifierModule(model, self._n_classes)
+
+
+def _is_forest(model: Any) -> bool:
+    return isinstance(model, (ExtraTreesClassifier, RandomForestClassifier))
+
+
+class FittedClassifierModule(nn.Module):
+    """A fitted classifier as a module that returns logits; it has no weights, and cannot be stored.
+
+    Args:
+        classifier: A classifier fitted on class codes.
+        n_classes: Classes, one logit each.
+    """
+
+    def __init__(self, classifier: Any, n_classes: int) -> None:
+        super().__init__()
+        self.classifier = classifier
+        self.n_classes = n_classes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The logarithms of the probabilities."""
+        probs = np.zeros((len(x), self.n_classes))
+        codes = np.asarray(self.classifier.classes_).astype(np.int64)
+        probs[:, codes] = self.classifier.predict_proba(x.detach().cpu().numpy())
+        logs = np.log(probs.clip(MIN_PROBABILITY)).astype(np.float32)
+        return torch.from_numpy(logs).to(x.device)

@@ -1,0 +1,107 @@
+"""Classifiers with the interface of scikit-learn as candidates."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from selfcal import SelfCalibratedClassifier, recipes
+from selfcal.datasets import Blobs
+from selfcal.ensembles import ClassifierCandidate, CrossFit
+from selfcal.ensembles.settings import MemberSettings
+from selfcal.ensembles.training import Rows
+from selfcal.errors import ConfigError
+from selfcal.models.factory import NetworkFactory
+from selfcal.models.trees import Trees
+from selfcal.training.problem import forward_in_blocks
+
+X, Y = Blobs(std=1.7).sample(300, seed=0)
+X = X.astype(np.float32)
+SPLITS = CrossFit(3).splits(Y, seed=0)
+
+
+def trained(classifier, *, members=(0, 1, 2), max_seconds=float("inf"), weight=None):
+    settings = MemberSettings(NetworkFactory(5), None, 10, 256, True, 10, seed=3)
+    rows = Rows(torch.from_numpy(X), Y, weight)
+    return ClassifierCandidate(classifier).trainer(rows, SPLITS, settings).train(members, max_seconds)
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        ExtraTreesClassifier(7),
+        RandomForestClassifier(7),
+        HistGradientBoostingClassifier(max_iter=7),
+        GaussianNB(),
+    ],
+    ids=lambda c: type(c).__name__,
+)
+def test_members_predict_what_the_classifier_predicts(classifier):
+    found = trained(classifier)
+    for member, split in enumerate(SPLITS):
+        if "random_state" in classifier.get_params():
+            classifier.set_params(random_state=3 + member)
+        probs = classifier.fit(X[split.train], Y[split.train]).predict_proba(X)
+        ours = forward_in_blocks(found.members[member], torch.from_numpy(X)).softmax(dim=1).numpy()
+        np.testing.assert_allclose(ours, probs, atol=1e-4)
+        held_out = torch.from_numpy(found.held_out_logits[0, split.held_out]).softmax(dim=1)
+        np.testing.assert_allclose(held_out, probs[split.held_out], atol=1e-4)
+    assert isinstance(found.members[0], Trees) == (type(classifier).__name__ != "GaussianNB")
+
+
+def test_trees_that_a_user_passes_are_stored(tmp_path):
+    method = recipes.auto(folds=3, candidates=[RandomForestClassifier(5), "linear"])
+    model = SelfCalibratedClassifier(method, max_epochs=5, random_state=0).fit(X, Y)
+    again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert {record["network"] for record in again.selection_} == {"RandomForestClassifier", "linear"}
+
+
+def test_another_classifier_predicts_but_is_not_stored(tmp_path):
+    model = SelfCalibratedClassifier(recipes.auto(folds=3, candidates=[GaussianNB()]), random_state=0).fit(
+        X, Y
+    )
+    assert model.score(X, Y) > 0.8
+    with pytest.raises(ConfigError, match="code is not stored"):
+        model.save(tmp_path / "model")
+
+
+def test_sample_weights_are_passed_where_they_are_known():
+    class Seen(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y, sample_weight=None):
+            self.classes_, self.weight_ = np.unique(y), sample_weight
+            return self
+
+        def predict_proba(self, X):
+            return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+    weight = np.arange(1.0, len(Y) + 1)
+    first = trained(Seen(), members=[0], weight=weight).members[0]
+    np.testing.assert_array_equal(first.classifier.weight_, weight[SPLITS[0].train])
+    trained(KNeighborsClassifier(), members=[0], weight=weight)  # which knows none
+
+
+def test_time_that_runs_out_leaves_fewer_members():
+    found = trained(GaussianNB(), max_seconds=0.0)
+    assert (len(found.members), found.result.status) == (1, "out of time")
+    np.testing.assert_array_equal(
+        np.flatnonzero(~np.isnan(found.held_out_logits[0, :, 0])), SPLITS[0].held_out
+    )
+
+
+@pytest.mark.parametrize("bad", [3, GaussianNB, object()])
+def test_what_is_no_classifier(bad):
+    with pytest.raises(ConfigError, match="must be a classifier with fit, predict_proba and get_params"):
+        recipes.auto(candidates=["linear", bad])
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [("linear", "must be a list"), (["linaer"], "linaer.*linear"), ([], "at least one candidate")],
+)
+def test_candidates_that_do_not_exist(bad, message):
+    with pytest.raises(ConfigError, match=message):
+        recipes.auto(candidates=bad)
