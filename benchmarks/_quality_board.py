@@ -15,8 +15,16 @@ from selfcal._support.checks import Float
 from selfcal.experiments._tables import mean_and_error
 
 Row = Mapping[str, Any]
+DEVELOPMENT = 100
+"""Seeds from here on were looked at while methods were made; reports are of those below."""
+
 CLEAR = 2.0
 """Standard errors from which on a paired difference counts as clear."""
+
+
+def is_reported(row: Row) -> bool:
+    """Whether the row is of a seed for reports."""
+    return bool(row["seed"] < DEVELOPMENT)
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,21 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
+from benchmarks._quality_boosting import CATBOOST, FOLDS, LIGHTGBM, SCIKIT_LEARN, Boosting
 from benchmarks._quality_sets import Task
 from selfcal import SelfCalibratedClassifier
 from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError, DataError
-
-FOLDS = 5
 
 
 class Fitted(Protocol):
@@ -41,6 +42,7 @@ class Method:
     Attributes:
         label: What tables call it.
         fit: From training rows, labels and a seed to a fitted classifier.
+        raw: Whether it takes a table with categories and missing values, not numbers.
         needs: Modules that must be installed.
         unavailable: Says why it cannot be run even so; empty if it can.
         kinds: The kinds of sets it is run on.
@@ -48,11 +50,16 @@ class Method:
     """
 
     label: str
-    fit: Callable[[Float, Int, int], Fitted]
+    fit: Callable[[Any, Int, int], Fitted]
+    raw: bool = False
     needs: Sequence[str] = ()
     unavailable: Callable[[], str] = lambda: ""
     kinds: Sequence[str] = ("generated", "table", "images")
     noisy_only: bool = False
+
+    def rows(self, task: Task) -> tuple[Any, Any]:
+        """The training and the test rows in the form that it takes."""
+        return (task.table, task.table_test) if self.raw else (task.X, task.X_test)
 
     def why_not(self) -> str:
         """Why it cannot be run here; empty if it can."""
@@ -126,24 +133,38 @@ class Calibrated:
             return fitted
 
 
-def realmlp(X: Float, y: Int, seed: int) -> Fitted:
-    """RealMLP with its tuned defaults, five-fold; without label smoothing, as its authors advise for log loss."""
-    from pytabkit import RealMLP_TD_Classifier
+@dataclass(frozen=True)
+class Pytabkit:
+    """A classifier of pytabkit: five models, each stopped and calibrated on the fold it was not trained on.
 
-    model = RealMLP_TD_Classifier(
-        val_metric_name="ref-ll-ts",
-        calibration_method="ts-mix",
-        use_ls=False,
-        n_cv=FOLDS,
-        random_state=seed,
-        device="cpu",
-        n_threads=1,
-        verbosity=0,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's advice about loaders and loggers
-        fitted: Fitted = model.fit(X, y)
-        return fitted
+    It stops at the lowest log loss after temperature scaling, and smooths the temperature, as pytabkit advises.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+
+    def __call__(self, X: pd.DataFrame, y: Int, seed: int) -> Fitted:
+        import pytabkit
+
+        model = getattr(pytabkit, self.name)(
+            val_metric_name="ref-ll-ts",
+            calibration_method="ts-mix",
+            n_cv=FOLDS,
+            random_state=seed,
+            device="cpu",
+            n_threads=1,
+            verbosity=0,
+            **self.settings,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Lightning's advice about loaders and loggers
+            fitted: Fitted = make_pipeline(FunctionTransformer(without_missing_numbers), model).fit(X, y)
+            return fitted
+
+
+def without_missing_numbers(X: pd.DataFrame) -> pd.DataFrame:
+    """Zero, the mean of the scaled training rows, in place of missing numbers; pytabkit accepts only categories."""
+    return X.fillna(dict.fromkeys(X.select_dtypes("number").columns, 0.0))
 
 
 @dataclass(frozen=True)
@@ -183,6 +204,24 @@ class _Audited:
         return self.suspicion
 
 
+def boosting(label: str, procedure: Boosting, *needs: str) -> Method:
+    """Boosted trees; not for images, since 784 pixels, ten trees an iteration and five folds take too long."""
+    return Method(label, procedure, raw=True, needs=needs, kinds=("generated", "table"))
+
+
+def pytabkit(label: str, name: str, **settings: Any) -> Method:
+    """A classifier of pytabkit; not for images, which take it too long as well."""
+    return Method(
+        label,
+        Pytabkit(name, settings),
+        raw=True,
+        needs=("pytabkit", "probmetrics"),
+        kinds=("generated", "table"),
+    )
+
+
+SMALL_TABM: dict[str, Any] = {"arch_type": "tabm-mini", "tabm_k": 16, "d_block": 256}
+
 ORACLE, PLAIN, REFERENCE, AUTO, TOLD = "oracle", "standard", "temperature", "auto", "auto-told"
 _told = Ours("auto", settings={"time_budget": 60, "noisy_labels": True})
 
@@ -204,12 +243,15 @@ METHODS: dict[str, Method] = {
             ],
         ),
     ),
-    "sklearn-hgb": Method(
-        "gradient boosting, calibrated",
-        Calibrated(HistGradientBoostingClassifier(), [{"early_stopping": [False, True]}]),
-        kinds=("generated", "table"),  # 784 pixels, ten trees a step and five folds take too long
+    "sklearn-hgb": boosting("gradient boosting, calibrated", SCIKIT_LEARN),
+    "lightgbm": boosting("LightGBM, calibrated", LIGHTGBM, "lightgbm"),
+    "catboost": boosting("CatBoost, calibrated", CATBOOST, "catboost"),
+    "realmlp": pytabkit(
+        "RealMLP, five folds, ts-mix",
+        "RealMLP_TD_Classifier",
+        use_ls=False,  # label smoothing harms the log loss
     ),
-    "realmlp": Method("RealMLP, five folds, ts-mix", realmlp, needs=("pytabkit", "probmetrics")),
+    "tabm": pytabkit("TabM, five folds, ts-mix", "TabM_D_Classifier", **SMALL_TABM),
     "cleanlab": Method(
         "cleanlab's filter, retrained + temperature",
         Filtered(Ours("temperature", NETWORKS)),
@@ -227,7 +269,7 @@ METHODS: dict[str, Method] = {
 LABELS = {name: method.label for name, method in METHODS.items()} | {ORACLE: "oracle (Bayes)"}
 
 
-def probabilities(model: Fitted, X: Float, n_classes: int) -> Float:
+def probabilities(model: Fitted, X: Any, n_classes: int) -> Float:
     """One column for every class, also for those that were not trained on."""
     probs = np.zeros((len(X), n_classes))
     probs[:, model.classes_.astype(np.int64)] = model.predict_proba(X)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
 from numpy.typing import NDArray
 
@@ -23,6 +26,9 @@ from selfcal.tabular.target import read_target
 TRAINING_ROWS, TEST_ROWS, TEST_SEED = 1000, 100_000, 1_000_003
 MOST_TABLE_ROWS, TABLE_TRAINING_SHARE = 5000, 0.6
 IMAGES, IMAGE_FILE, IMAGE_TRAINING_ROWS, IMAGE_TEST_ROWS = "fashion-mnist", "fashion_mnist.npz", 2000, 5000
+MISSING = "(missing)"
+"""The last category of a column with missing cells, in the names of `Preprocessor`."""
+
 NOISE_SEED = 7_000_003
 """Added to the seed of a cell, so that the rows with wrong labels do not depend on how the rows were drawn."""
 
@@ -36,6 +42,8 @@ class Task:
         y: Their labels, some of them wrong in a noisy variant.
         X_test: Rows to judge on.
         y_test: Their true labels.
+        table: The training rows with one column for each of the table, categories and missing values as such.
+        table_test: The rows to judge on, in the same form.
         n_classes: How many classes there are.
         posterior: The true probabilities of the test rows, where they are known.
         wrong: Which training labels were changed.
@@ -45,6 +53,8 @@ class Task:
     y: Int
     X_test: Float
     y_test: Int
+    table: pd.DataFrame
+    table_test: pd.DataFrame
     n_classes: int
     posterior: Float | None
     wrong: NDArray[np.bool_]
@@ -96,28 +106,70 @@ def load(name: str, seed: int, noise: float, folder: Path | None, scale: float =
     one_of("set", name, sets_in(folder))
     makers: dict[str, Callable[[], Task]] = {
         "generated": lambda: _generated(name, seed, scale),
-        "table": lambda: _table(_in(folder, f"tab_{name}.csv.gz"), seed, scale),
-        "images": lambda: _images(_in(folder, IMAGE_FILE).parent, seed, scale),
+        "table": lambda: table_task(
+            table_file(_in(folder), name), seed, round(scale * MOST_TABLE_ROWS), TABLE_TRAINING_SHARE
+        ),
+        "images": lambda: _images(_in(folder), seed, scale),
     }
     task = makers[kind_of(name)]()
     return task.with_wrong_labels(noise, seed) if noise else task
 
 
-def _in(folder: Path | None, file: str) -> Path:
+def _in(folder: Path | None) -> Path:
     assert folder is not None  # otherwise the set would be unknown
-    return folder / file
+    return folder
 
 
-def _task(train: tuple[Float, Int], test: tuple[Float, Int], posterior: Float | None = None) -> Task:
+def table_file(folder: Path, name: str) -> Path:
+    """Where the table of that name lies."""
+    return folder / f"tab_{name}.csv.gz"
+
+
+def task_from(
+    train: tuple[Float, Int],
+    test: tuple[Float, Int],
+    posterior: Float | None = None,
+    columns: Callable[[Float], pd.DataFrame] = lambda X: _frame(X.T),
+) -> Task:
+    """The task of rows and labels to train on, and of rows and labels to judge by."""
     n_classes = int(max(train[1].max(), test[1].max())) + 1
-    return Task(*train, *test, n_classes, posterior, np.zeros(len(train[1]), dtype=bool))
+    tables = columns(train[0]), columns(test[0])
+    return Task(*train, *test, *tables, n_classes, posterior, np.zeros(len(train[1]), dtype=bool))
+
+
+def _frame(columns: Iterable[Any]) -> pd.DataFrame:
+    """Columns with names that every library accepts."""
+    return pd.DataFrame({f"column {i}": values for i, values in enumerate(columns)})
+
+
+def columns_of(encoder: Preprocessor, X: Float) -> pd.DataFrame:
+    """Encoded rows with one column for each of the table: categories, and numbers that may be missing.
+
+    The numbers stay scaled, which makes no difference to trees. A category that was not seen is missing, too.
+    """
+    place = {name: i for i, name in enumerate(encoder.feature_names)}
+    numbers = [column["name"] for column in encoder.inputs if "categories" not in column]
+    categories = [column["categories"] for column in encoder.inputs if "categories" in column]
+
+    def number(name: str) -> Float:
+        missing = place.get(f"{name} is missing")
+        return X[:, place[name]] if missing is None else np.where(X[:, missing], np.nan, X[:, place[name]])
+
+    def category(levels: list[str], block: Float) -> pd.Categorical:
+        known = [level for level in levels if level != MISSING]
+        codes = np.where(block[:, : len(known)].any(axis=1), block.argmax(axis=1), -1)
+        return pd.Categorical.from_codes(codes, known)
+
+    ends = np.cumsum([len(levels) for levels in categories])
+    blocks = np.split(X[:, X.shape[1] - ends[-1] :], ends[:-1], axis=1) if categories else []
+    return _frame([*map(number, numbers), *map(category, categories, blocks)])
 
 
 def _generated(name: str, seed: int, scale: float) -> Task:
     X, y = datasets.paper_datasets()[name].sample(round(scale * TRAINING_ROWS), seed=seed)
     X_test, y_test, posterior = _judged(name, round(scale * TEST_ROWS))
     mean, spread = X.mean(axis=0), X.std(axis=0)
-    return _task(((X - mean) / spread, y), ((X_test - mean) / spread, y_test), posterior)
+    return task_from(((X - mean) / spread, y), ((X_test - mean) / spread, y_test), posterior)
 
 
 @functools.cache
@@ -127,18 +179,16 @@ def _judged(name: str, rows: int) -> tuple[Float, Int, Float]:
     return X, y, source.posterior(X)
 
 
-def _table(path: Path, seed: int, scale: float) -> Task:
+def table_task(path: Path, seed: int, max_rows: int, training_share: float) -> Task:
+    """The task of a table: that many of its rows at most, and a fraction of them to train on."""
     table, codes = _read(path)
-    most = min(len(codes), round(scale * MOST_TABLE_ROWS))
-    (kept,) = stratified_split(codes, (most,), seed=seed)
+    (kept,) = stratified_split(codes, (min(len(codes), max_rows),), seed=seed)
     train, test = (
-        kept[part]
-        for part in stratified_split(codes[kept], (TABLE_TRAINING_SHARE, 1 - TABLE_TRAINING_SHARE), seed)
+        kept[part] for part in stratified_split(codes[kept], (training_share, 1 - training_share), seed)
     )
-    numbers = Preprocessor().fit(table[train], infer_schema(table[train]))
-    return _task(
-        (numbers.transform(table[train]), codes[train]), (numbers.transform(table[test]), codes[test])
-    )
+    encoder = Preprocessor().fit(table[train], infer_schema(table[train]))
+    rows = [(encoder.transform(table[part]), codes[part]) for part in (train, test)]
+    return task_from(rows[0], rows[1], columns=partial(columns_of, encoder))
 
 
 @functools.cache
@@ -159,4 +209,4 @@ def _images(folder: Path, seed: int, scale: float) -> Task:
         parts.append((pixels[rows].reshape(len(rows), -1).astype(np.float64) / 255, labels[rows]))
     (X, y), (X_test, y_test) = parts
     mean, spread = X.mean(), X.std()  # one scale for all pixels: those at the rim hardly vary
-    return _task(((X - mean) / spread, y), ((X_test - mean) / spread, y_test))
+    return task_from(((X - mean) / spread, y), ((X_test - mean) / spread, y_test))

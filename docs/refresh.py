@@ -4,7 +4,8 @@ The text between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page
 section of that title of `benchmarks/RESULTS.md`. Some titles ask for a RUN:
 
 - `reproduction of bo4sc`: the folder of a finished `selfcal reproduce` of that name, whose figures are copied too;
-- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined;
+- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined, and seeds from 100 on are
+  left out;
 - `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run.
 """
 
@@ -60,8 +61,11 @@ def refresh(*runs: Path) -> None:
 
 def quality(rows: list[dict[str, Any]]) -> dict[str, str]:
     """The sections of the quality benchmark; its picture is drawn, too."""
+    from benchmarks._quality_board import is_reported
+
     from benchmarks import _quality_tables as tables
 
+    rows = [row for row in rows if is_reported(row)]
     figure = tables.picture(rows)
     if figure is not None:
         save_figure(figure, HERE / "figures" / tables.PICTURE)
