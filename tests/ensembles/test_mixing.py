@@ -8,7 +8,14 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from selfcal.ensembles import mixing
-from selfcal.ensembles.mixing import fitted_temperature, log_losses, mean_probs, pool, pool_weights
+from selfcal.ensembles.mixing import (
+    fitted_temperature,
+    log_losses,
+    mean_probs,
+    pool,
+    pool_weights,
+    served_scale,
+)
 
 
 @settings(deadline=None, max_examples=30)
@@ -121,3 +128,43 @@ def test_a_pool_of_equal_models_is_sharper_if_the_weights_sum_to_more_than_one()
     log_probs = np.log([[0.8, 0.2]])
     np.testing.assert_allclose(pool([0.5, 0.5], [log_probs] * 2), [[0.8, 0.2]])
     np.testing.assert_allclose(pool([1.0, 1.0], [log_probs] * 2), [[16 / 17, 1 / 17]])
+
+
+class TestServedScale:
+    @staticmethod
+    def members(n, noise, rows=4000, seed=0):
+        """Logits of members around the true ones, and labels drawn from these."""
+        rng = np.random.default_rng(seed)
+        true = 2 * rng.normal(size=(rows, 3))
+        return true + noise * rng.normal(size=(n, rows, 3)), (true + rng.gumbel(size=true.shape)).argmax(
+            axis=1
+        )
+
+    def test_it_is_near_the_best_scale_of_the_mean_of_all_members(self):
+        logits, y = self.members(10, noise=0.7)
+        found = served_scale([logits[:2]], [1.0], [1.0], y, n_served=10)
+        log_probs = {n: np.log(mean_probs(logits[:n])) for n in (2, 10)}
+        best = pool_weights([log_probs[10]], y)[0] / pool_weights([log_probs[2]], y)[0]
+        assert best > 1.05
+        assert found == pytest.approx(best, abs=0.05)
+
+    def test_equal_members_need_none(self):
+        logits, y = self.members(1, noise=0.7)
+        assert served_scale([np.repeat(logits, 2, axis=0)], [1.0], [1.0], y, n_served=10) == pytest.approx(
+            1, abs=1e-3
+        )
+
+    @pytest.mark.parametrize(("given", "served"), [(1, 5), (2, 2), (3, 2)])
+    def test_it_is_one_without_more_members_to_serve_or_to_compare(self, given, served):
+        logits, y = self.members(given, noise=1.0, rows=50)
+        assert served_scale([logits], [1.0], [1.0], y, n_served=served) == 1.0
+
+    def test_rows_without_all_predictions_do_not_count(self):
+        logits, y = self.members(2, noise=0.7)
+        gaps = logits.copy()
+        gaps[1, ::2] = np.nan
+        scales = [
+            served_scale([one], [1.0], [1.0], z, n_served=10)
+            for one, z in ((gaps, y), (logits[:, 1::2], y[1::2]))
+        ]
+        assert scales[0] == pytest.approx(scales[1])

@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 from torch import nn
 
 from selfcal import recipes
-from selfcal.ensembles import CrossFit, NetworkCandidate, selection
+from selfcal.ensembles import CrossFit, NetworkCandidate, pooling
 from selfcal.ensembles.mixing import MIN_WEIGHT, mean_log_loss
 from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
 from selfcal.ensembles.selection import select, time_budget_note
@@ -18,7 +18,7 @@ from selfcal.ensembles.training import TrainedMembers
 
 N, FOLDS = 120, 5
 Y = np.arange(N) % 3
-SPLITS = CrossFit(FOLDS).splits(Y, seed=0)
+SPLITS = CrossFit(FOLDS, repeats=2).splits(Y, seed=0)
 
 
 def logits_of(skill, seed=0):
@@ -49,7 +49,7 @@ class Field:
     def select(self, costs=None, **settings):
         costs = costs or [0.0] * len(self.logits)
         trainers = [self.trainer(name, cost) for name, cost in zip(self.logits, costs, strict=True)]
-        return select(trainers, FOLDS, Y, **settings)
+        return select(trainers, FOLDS * settings.get("rounds", 1), Y, **settings)
 
     def asked(self):
         """How many networks each candidate was asked for."""
@@ -156,13 +156,32 @@ class TestSelect:
 
     @pytest.mark.parametrize("n_rows", [10, 10_000])
     def test_candidates_with_few_members_count_where_they_predict_enough_rows(self, n_rows, monkeypatch):
-        monkeypatch.setattr(selection, "ENOUGH_ROWS", n_rows)
+        monkeypatch.setattr(pooling, "ENOUGH_ROWS", n_rows)
         field = Field(poor=logits_of(0.5), good=logits_of(4, 1), quick=logits_of(0.5, 2))
         found = field.select(costs=[90.0, 90.0, 1.0], budget=100)
         weights = {name: record["weight"] for name, record in by_name(found).items()}
         assert field.asked() == {"poor": 1, "good": 5, "quick": 5}
         assert weights["good"] > 0.5
         assert not np.isnan(found.probs).any()
+
+    def test_in_a_further_round_those_are_trained_that_have_a_part_in_the_pool(self):
+        field = Field(good=logits_of(2), other=logits_of(2, 1), bad=logits_of(-2))
+        found = field.select(costs=[2.0] * 3, budget=100, rounds=2)
+        assert field.asked() == {"good": 10, "other": 10, "bad": 5}
+        assert [members for name, members, _ in field.calls if name == "good"] == [
+            [0, 1, 2, 3, 4],
+            [5, 6, 7, 8, 9],
+        ]
+        assert not time_budget_note(found.records, 100)
+        assert all(len(kind.members) == 10 for kind in found.module.members)
+
+    def test_a_further_round_is_left_out_and_noted_if_it_is_expected_to_take_too_long(self):
+        field = Field(good=logits_of(2), bad=logits_of(-2))
+        found = field.select(costs=[12.0, 2.0], budget=10, rounds=2)  # of which each round takes a half
+        assert field.asked() == {"good": 5, "bad": 5}
+        note = time_budget_note(found.records, 10)
+        assert "'good' has 5 of 10 members" in note
+        assert "bad" not in note
 
     def test_which_candidates_continue_does_not_depend_on_the_clock(self):
         def asked(seconds):
@@ -207,6 +226,17 @@ class TestSelect:
             assert len(kind.members) == FOLDS
             np.testing.assert_allclose(kind.temperatures, record["temperature"], rtol=1e-6)
         assert found.result.network == found.records[0]["network"]
+
+    @pytest.mark.parametrize("names", [("a",), ("a", "b")])
+    def test_new_rows_are_predicted_with_more_members_and_so_a_larger_scale(self, names, monkeypatch):
+        monkeypatch.setattr(pooling, "served_scale", lambda *_, n_served, **__: 1 + n_served / 100)
+        field = Field(**{name: logits_of(1.5, seed) for seed, name in enumerate(names)})
+        once, twice = field.select(), field.select(rounds=2)
+        for record, before in zip(twice.records, once.records, strict=True):
+            assert record["weight"] / before["weight"] == pytest.approx(1.1 / 1.05)
+        np.testing.assert_allclose(once.probs, twice.probs)  # held-out rows are not scaled
+        if len(names) == 1:
+            assert float(twice.module.temperature) == pytest.approx(1 / 1.1)
 
     def test_the_temperature_corrects_an_overconfident_candidate(self):
         found = by_name(Field(sure=5 * log_softmax(logits_of(1), axis=1)).select())["sure"]

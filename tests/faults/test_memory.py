@@ -191,7 +191,7 @@ class Started(Exception):  # noqa: N818 - not an error
 def test_what_many_classes_take_is_refused_before_training(method, network, monkeypatch):
     """Given as much memory as a fit is seen to take, it is refused; given a few times as much, it is not."""
     monkeypatch.setattr(
-        "selfcal.ensembles.selection.fitted_temperature", lambda *_: 1.0
+        "selfcal.ensembles.pooling.fitted_temperature", lambda *_: 1.0
     )  # slow, and done on few rows
     monkeypatch.setattr(
         "selfcal.ensembles.mixing.BLOCK_LOGITS", 2**10

@@ -12,7 +12,7 @@ from selfcal.errors import ConfigError
 from selfcal.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from selfcal.ensembles.selection import Trainer
+    from selfcal.ensembles.pooling import Trainer
     from selfcal.ensembles.settings import MemberSettings
     from selfcal.ensembles.training import Rows
 

@@ -13,7 +13,8 @@ from selfcal.ensembles.distillation import distil
 from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.mixing import mean_log_loss
-from selfcal.ensembles.selection import Selection, select
+from selfcal.ensembles.pooling import Selection
+from selfcal.ensembles.selection import select
 from selfcal.ensembles.settings import MemberSettings
 from selfcal.ensembles.training import Rows
 from selfcal.training.engine import TrainingResult
@@ -67,7 +68,15 @@ def fit_ensemble(
     splits = ensemble.splitter.splits(rows.y, groups, seed=settings.seed)
     trainers = [candidate.trainer(rows, splits, settings) for candidate in ensemble.candidates]
     budget = time_budget if len(trainers) > 1 else float("inf")
-    selected = select(trainers, len(splits), rows.y, rows.weight, budget=budget, n_jobs=n_jobs)
+    selected = select(
+        trainers,
+        len(splits),
+        rows.y,
+        rows.weight,
+        rounds=ensemble.splitter.rounds,
+        budget=budget,
+        n_jobs=n_jobs,
+    )
     module, losses = (
         _distilled(selected, rows, splits[0], settings) if one_network else (selected.module, None)
     )

@@ -31,6 +31,11 @@ class Splitter(ABC):
     def predictions_per_row(self) -> int:
         """Maximum number of networks that a row is held out from."""
 
+    @property
+    def rounds(self) -> int:
+        """Number of equal parts of the splits, one after the other, each of which holds out all rows it can."""
+        return 1
+
 
 @dataclass(frozen=True)
 class CrossFit(Splitter):
@@ -61,6 +66,11 @@ class CrossFit(Splitter):
     @property
     def predictions_per_row(self) -> int:
         """One for each repeat."""
+        return self.repeats
+
+    @property
+    def rounds(self) -> int:
+        """The repeats."""
         return self.repeats
 
 

@@ -19,6 +19,10 @@ MIN_WEIGHT = 0.15
 """A model of less weight is left out of a pool: its gain does not justify its prediction time."""
 MAX_POOL_WEIGHT = 3.0
 """The largest weight in a pool."""
+MAX_SCALE = 2.0
+"""The largest factor by which more members make a pool more certain."""
+TINY = np.finfo(np.float32).tiny
+"""Probabilities are at least this before their logarithm is taken."""
 BLOCK_LOGITS = 2**18
 """Logits that are turned into probabilities at a time, so that few copies of them are in memory."""
 
@@ -96,8 +100,10 @@ def mean_log_loss(probs: Float, y: Int, weight: Float | None) -> float:
     )
 
 
-def pool_weights(log_probs: Sequence[Float], y: Int, weight: Float | None = None) -> Float:
-    """Non-negative weights whose logarithmic pool has the lowest log loss, without weights under `MIN_WEIGHT`.
+def pool_weights(
+    log_probs: Sequence[Float], y: Int, weight: Float | None = None, *, min_weight: float = MIN_WEIGHT
+) -> Float:
+    """Non-negative weights whose logarithmic pool has the lowest log loss, without weights that are too small.
 
     The pool of probabilities p_k is ``softmax(Σ_k w_k log p_k)``. Its log loss is convex in the weights, which need
     not sum to one: if they sum to more, the pool is more confident than what it is made of. A penalty of
@@ -107,6 +113,7 @@ def pool_weights(log_probs: Sequence[Float], y: Int, weight: Float | None = None
         log_probs: For each model, log probabilities of the rows.
         y: Their label codes.
         weight: Their sample weights.
+        min_weight: The least weight of a model that is not left out.
 
     Example:
         >>> right, wrong = np.log([[0.9, 0.1]] * 40), np.log([[0.2, 0.8]] * 40)
@@ -120,11 +127,11 @@ def pool_weights(log_probs: Sequence[Float], y: Int, weight: Float | None = None
     while True:
         fitted = _fitted_pool(stacked[kept], y, weight)
         least = int(fitted.argmin())
-        if fitted[least] >= MIN_WEIGHT or len(kept) == 1:
+        if fitted[least] >= min_weight or len(kept) == 1:
             break
         kept = np.delete(kept, least)
     weights = np.zeros(len(stacked))
-    weights[kept] = np.maximum(fitted, MIN_WEIGHT)
+    weights[kept] = np.maximum(fitted, min_weight)
     return weights
 
 
@@ -158,3 +165,62 @@ def pool(weights: Sequence[float] | Float, log_probs: Sequence[Float]) -> Float:
         logits += weight * one
     probs: Float = softmax(logits, axis=1)
     return probs
+
+
+def served_scale(
+    logits: Sequence[Float],
+    temperatures: Sequence[float],
+    weights: Sequence[float],
+    y: Int,
+    weight: Float | None = None,
+    *,
+    n_served: int,
+) -> float:
+    """The factor of a pool's weights that makes up for members being more in prediction than on held-out rows.
+
+    A mean of m members is less certain than each of them, the more so the more they are: the scale s(m) of the pool's
+    logits with the lowest log loss rises with m. Held-out rows are predicted by some members each, new rows by all.
+    With ``log s(m)`` linear in 1 / m, s is known from one and from all predictions of the held-out rows.
+
+    Args:
+        logits: For each model, the logits of its members for held-out rows, as in `mean_probs`.
+        temperatures: The temperature of each model.
+        weights: Their weights in the pool.
+        y: The label codes.
+        weight: The sample weights of the rows.
+        n_served: Number of members of each model that predict new rows.
+
+    Returns:
+        The factor; one if a row has only one prediction.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> true = 2 * rng.normal(size=(3000, 2))
+        >>> y = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
+        >>> noisy = true + 0.5 * rng.normal(size=(2, *true.shape))  # the logits of two members
+        >>> round(served_scale([noisy], [1.0], [1.0], y, n_served=10), 1)
+        1.1
+        >>> served_scale([noisy[:1]], [1.0], [1.0], y, n_served=5)
+        1.0
+    """
+    n_given = min(len(one) for one in logits)
+    used = np.flatnonzero(~np.isnan(np.stack([one[n_given - 1, :, 0] for one in logits])).any(axis=0))
+    if n_given < 2 or n_served <= n_given or len(used) < 2:
+        return 1.0
+    used = used[:: max(1, len(used) // MAX_FITTED_ROWS)]
+    y, weight = y[used], None if weight is None else weight[used]
+
+    def log_scale(predictions: slice) -> float:
+        """The logarithm of s for the mean of some predictions of each row."""
+        means = [mean_probs(one[predictions, used], t) for one, t in zip(logits, temperatures, strict=True)]
+        pooled = sum(w * np.log(one.clip(TINY)) for w, one in zip(weights, means, strict=True))
+        found = minimize_scalar(
+            lambda log: mean_log_loss(softmax(np.exp(log) * pooled, axis=1), y, weight),
+            bounds=(-np.log(MAX_SCALE), np.log(MAX_SCALE)),
+            method="bounded",
+        )
+        return float(found.x)
+
+    single = np.mean([log_scale(slice(place, place + 1)) for place in range(n_given)])
+    slope = (log_scale(slice(n_given)) - single) / (1 - 1 / n_given)
+    return float(np.exp(np.clip(slope * (1 / n_given - 1 / n_served), 0.0, np.log(MAX_SCALE))))

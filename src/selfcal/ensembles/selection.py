@@ -1,26 +1,17 @@
-"""Successive halving over candidates by their held-out predictions, and the weight of each in the mixture."""
+"""Successive halving over candidates by their held-out predictions, within a time budget."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
-from scipy.special import softmax
-from torch import nn
 
 from selfcal._support.checks import Float, Int
 from selfcal._support.jobs import run_calls
-from selfcal.ensembles.ensemble import Candidate
-from selfcal.ensembles.mixing import fitted_temperature, mean_log_loss, mean_probs, pool, pool_weights
-from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
+from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, comparable, selected, useful
 from selfcal.ensembles.training import TrainedMembers
-from selfcal.training.engine import TrainingResult
-from selfcal.training.run import OUT_OF_TIME
 
 QUICK = 1 / 16
 """A candidate that needs no more than this part of the time is trained in full, before all others."""
@@ -29,102 +20,6 @@ MAX_TIME_RATIO = 3
 """A candidate may take this many times its part of the time left, or what is left if all others take as many times
 what they are expected to: few are cut short, all are trained."""
 
-ENOUGH_ROWS = 2_000
-"""Held-out rows that determine the weights well, if not all rows are predicted by every candidate."""
-
-
-class Trainer(Protocol):
-    """Trains the members of a candidate, some at a time."""
-
-    @property
-    def candidate(self) -> Candidate:
-        """The candidate that it trains."""
-
-    @property
-    def expected_seconds(self) -> float:
-        """An estimate of the training time of all members, the same on every machine."""
-
-    def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
-        """Train the members of these numbers."""
-
-
-@dataclass
-class _State:
-    """A candidate while candidates are selected."""
-
-    trainer: Trainer
-    planned: int
-    trained: TrainedMembers | None = None
-    out_of_time: bool = False
-    seconds: float = 0.0
-    temperature: float = 1.0
-    loss: float = float("inf")
-    weight: float = 0.0
-    probs: Float = field(default_factory=lambda: np.empty((0, 0)))
-
-    def add(self, new: TrainedMembers, seconds: float, y: Int, weight: Float | None) -> None:
-        """Add members; update the temperature and the log loss on the rows held out so far."""
-        self.trained = new if self.trained is None else self.trained.joined(new)
-        self.out_of_time = self.out_of_time or new.result.status == OUT_OF_TIME
-        self.seconds += seconds
-        self.temperature = fitted_temperature(self.trained.held_out_logits, y, weight)
-        self.probs = mean_probs(self.trained.held_out_logits, self.temperature)
-        self.loss = mean_log_loss(self.probs, y, weight)
-
-    def expected_seconds(self, members: Sequence[int]) -> float:
-        """The expected training time of some members."""
-        return self.trainer.expected_seconds * len(members) / self.planned
-
-    @property
-    def result(self) -> TrainingResult:
-        """The last result of the training loop."""
-        assert self.trained is not None
-        return self.trained.result
-
-    @property
-    def members(self) -> list[nn.Module]:
-        """The members trained so far."""
-        return [] if self.trained is None else self.trained.members
-
-    @property
-    def n_members(self) -> int:
-        """The number of members trained so far."""
-        return len(self.members)
-
-    def record(self) -> dict[str, Any]:
-        """The outcome as plain values."""
-        tried = self.n_members > 0
-        return {
-            "network": self.trainer.candidate.name,
-            "recipe": self.trainer.candidate.method,
-            "weight": self.weight,
-            "out_of_fold_log_loss": self.loss if tried else None,
-            "temperature": self.temperature if tried else None,
-            "networks": self.n_members,
-            "planned": self.planned,
-            "out_of_time": self.out_of_time,
-            "seconds": self.seconds,
-        }
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The outcome of a selection among candidates.
-
-    Attributes:
-        module: The members that predict, as one.
-        probs: Out-of-fold probabilities; NaN for rows that all members were trained on.
-        records: The candidates from the largest weight to the least, as plain values.
-        ranked: The candidates in this order.
-        result: The result of training the first one.
-    """
-
-    module: nn.Module
-    probs: Float
-    records: list[dict[str, Any]]
-    ranked: list[Candidate]
-    result: TrainingResult
-
 
 def select(
     trainers: Sequence[Trainer],
@@ -132,17 +27,19 @@ def select(
     y: Int,
     weight: Float | None = None,
     *,
+    rounds: int = 1,
     budget: float = float("inf"),
     n_jobs: int | None = None,
 ) -> Selection:
     """Train candidates, by successive halving if time is short, and pool their predictions.
 
-    If all candidates can be expected to end in time, all are trained in full. Otherwise those that take a small part
-    of the time are; each of the others trains its first member, the better half train more, and so on. Better are
-    those whose pool with what was trained in full is better. No candidate takes the
-    time that the others need. Which candidates continue depends on estimates known beforehand and on the data, not on
-    the clock, so that the result is reproducible unless the budget cuts it short. On the held-out rows the pool is
-    never worse than any candidate alone.
+    If the first round of all candidates can be expected to end in time, all are trained. Otherwise those that take a
+    small part of the time are; each of the others trains its first member, the better half train more, and so on.
+    Better are those whose pool with what was trained in full is better. No candidate takes the
+    time that the others need. In further rounds those are trained that have a part in the pool. Which candidates
+    continue depends on estimates known beforehand and on the data, not on the clock, so that the result is
+    reproducible unless the budget cuts it short. On the held-out rows the pool is never worse than any candidate
+    alone, as far as it was trained.
 
     Args:
         trainers: One for each candidate, the most useful first: if time runs out, the last ones are not trained. At
@@ -150,22 +47,32 @@ def select(
         n_members: Number of members of a fully trained candidate.
         y: The label codes of all rows.
         weight: Their sample weights.
+        rounds: Number of rounds that the members of a candidate are trained in.
         budget: The time budget, in seconds.
         n_jobs: Number of candidates that are trained at the same time, in processes of their own. The result is the
             same.
     """
-    states = [_State(trainer, n_members) for trainer in trainers]
+    first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
+    states = [State(trainer, n_members, len(first)) for trainer in trainers]
     work = _Work(y, weight, budget, n_jobs)
-    quick, slow = list(states), list[_State]()
-    if not work.has_time_for(states):
-        quick = [state for state in states if work.is_quick(state)]
-        slow = [state for state in states if not work.is_quick(state)]
-    rungs = _rungs(n_members) if slow else []
-    work.train(quick, range(n_members), later=_expected(slow, rungs))
+    quick, slow = list(states), list[State]()
+    if not work.has_time_for(states, first):
+        quick = [state for state in states if work.is_quick(state, first)]
+        slow = [state for state in states if not work.is_quick(state, first)]
+    rungs = _rungs(first) if slow else []
+    work.train(quick, first, later=_expected(slow, rungs))
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
         slow = _better_half(slow, quick, y, weight)
-    return _pooled(states, y, weight)
+    pooled = comparable(states)
+    for members in further:
+        pooled = useful(pooled, y, weight)
+        for state in pooled:
+            state.planned += len(members)
+        if rungs or not work.has_time_for(pooled, members):
+            break
+        work.train(pooled, members, later=0.0)
+    return selected(states, pooled, y, weight)
 
 
 class _Work:
@@ -176,21 +83,23 @@ class _Work:
         self._deadline = time.time() + budget
         self._workers = effective_n_jobs(n_jobs)
         self._budget = budget * self._workers
+        self._expected = 0.0
         self._started = False
 
-    def has_time_for(self, states: Sequence[_State]) -> bool:
-        """Whether all members of all candidates can be expected to end in time."""
-        return sum(state.trainer.expected_seconds for state in states) <= self._budget
+    def has_time_for(self, states: Sequence[State], members: Sequence[int]) -> bool:
+        """Whether these members of the candidates can be expected to end in time, after what was trained before."""
+        return self._expected + sum(state.expected_seconds(members) for state in states) <= self._budget
 
-    def is_quick(self, state: _State) -> bool:
-        """Whether training all members takes a small part of the time."""
-        return state.trainer.expected_seconds <= QUICK * self._budget
+    def is_quick(self, state: State, members: Sequence[int]) -> bool:
+        """Whether training these members takes a small part of the time."""
+        return state.expected_seconds(members) <= QUICK * self._budget
 
-    def train(self, states: Sequence[_State], members: Sequence[int], *, later: float) -> None:
+    def train(self, states: Sequence[State], members: Sequence[int], *, later: float) -> None:
         """Train some members of each candidate; what is planned for later takes part in sharing the time left."""
         left = max(0.0, self._deadline - time.time()) * self._workers
         costs = {id(state): state.expected_seconds(members) for state in states}
         planned = later + sum(costs.values())
+        self._expected += sum(costs.values())
 
         def calls() -> Iterator[tuple[Any, ...]]:
             for state in states:
@@ -251,16 +160,22 @@ def time_budget_note(records: Sequence[dict[str, Any]], budget: float) -> str:
     )
 
 
-def _rungs(n_members: int) -> list[range]:
+def _slices(n_members: int, rounds: int) -> list[slice]:
+    """Equal parts of the members."""
+    size = n_members // rounds
+    return [slice(start, start + size) for start in range(0, n_members, size)]
+
+
+def _rungs(members: Sequence[int]) -> list[Sequence[int]]:
     """The members to train at each rung: the first one, then twice as many each time."""
     rungs, start, size = [], 0, 1
-    while start < n_members:
-        rungs.append(range(start, min(n_members, start + size)))
+    while start < len(members):
+        rungs.append(members[start : start + size])
         start, size = start + size, 2 * size
     return rungs
 
 
-def _expected(running: list[_State], rungs: Sequence[Sequence[int]]) -> float:
+def _expected(running: list[State], rungs: Sequence[Sequence[int]]) -> float:
     """The expected training time of all rungs, if the candidates in front are the better ones."""
     seconds = 0.0
     for members in rungs:
@@ -269,89 +184,12 @@ def _expected(running: list[_State], rungs: Sequence[Sequence[int]]) -> float:
     return seconds
 
 
-def _kept(ranked: list[_State]) -> list[_State]:
+def _kept(ranked: list[State]) -> list[State]:
     """The better half."""
     return ranked[: (len(ranked) + 1) // 2]
 
 
-def _better_half(running: list[_State], full: list[_State], y: Int, weight: Float | None) -> list[_State]:
+def _better_half(running: list[State], full: list[State], y: Int, weight: Float | None) -> list[State]:
     """The candidates that make the best mixtures with those that were trained in full."""
     tried = [state for state in running if state.n_members]
-    return _kept(sorted(tried, key=lambda state: _pool_of([*full, state], y, weight).loss))
-
-
-class _Pool(NamedTuple):
-    """Candidates with their weights, and the log loss of their pool on the rows that all of them predict."""
-
-    states: list[_State]
-    weights: Float
-    loss: float
-
-
-def _pool_of(states: Sequence[_State], y: Int, weight: Float | None) -> _Pool:
-    """The best pool of those that have members; the best candidate alone if no pool is better."""
-    states = [state for state in states if state.n_members]
-    given = _common(states)
-    y, row_weight = y[given], None if weight is None else weight[given]
-    log_probs = [_logs(state.probs[given]) for state in states]
-    alone = [mean_log_loss(np.exp(one), y, row_weight) for one in log_probs]
-    best = int(np.argmin(alone))
-    found = _Pool(states, np.eye(len(states))[best], alone[best])
-    if len(states) > 1:
-        weights = pool_weights(log_probs, y, row_weight)
-        loss = mean_log_loss(pool(weights, log_probs), y, row_weight)
-        if loss <= found.loss:
-            found = _Pool(states, weights, loss)
-    return found
-
-
-def _logs(probs: Float) -> Float:
-    logs: Float = np.log(probs.clip(np.finfo(np.float32).tiny))
-    return logs
-
-
-def _common(states: Sequence[_State]) -> NDArray[np.bool_]:
-    """The rows that all candidates predict."""
-    return np.logical_and.reduce([~np.isnan(state.probs[:, 0]) for state in states])
-
-
-def _comparable(states: Sequence[_State]) -> list[_State]:
-    """All candidates that have enough held-out rows in common, or else those with the most members."""
-    for n_members in sorted({state.n_members for state in states} - {0}):
-        chosen = [state for state in states if state.n_members >= n_members]
-        if np.count_nonzero(_common(chosen)) >= ENOUGH_ROWS:
-            break
-    return chosen
-
-
-def _pooled(states: list[_State], y: Int, weight: Float | None) -> Selection:
-    best = _pool_of(_comparable(states), y, weight)
-    for state, own in zip(best.states, best.weights, strict=True):
-        state.weight = float(own)
-    ranked = sorted(states, key=lambda state: (-state.weight, -state.n_members, state.loss))
-    chosen = [state for state in ranked if state.weight]
-    kinds = [
-        EnsembleModule(state.members, temperatures=[state.temperature] * state.n_members) for state in chosen
-    ]
-    module = kinds[0] if len(kinds) == 1 else LogarithmicPool(kinds, [state.weight for state in chosen])
-    return Selection(
-        module.eval(),
-        _out_of_fold(chosen),
-        [state.record() for state in ranked],
-        [state.trainer.candidate for state in ranked],
-        chosen[0].result,
-    )
-
-
-def _out_of_fold(chosen: Sequence[_State]) -> Float:
-    """The pool on every row, of the candidates that predict it; NaN where none does."""
-    logits, found = np.zeros_like(chosen[0].probs), np.zeros(len(chosen[0].probs))
-    for state in chosen:
-        given = ~np.isnan(state.probs[:, 0])
-        logits[given] += state.weight * _logs(state.probs[given])
-        found[given] += state.weight
-    logits[found == 0] = np.nan
-    missing = (found > 0) & (found < found.max())  # as confident as the whole pool
-    logits[missing] *= (found.max() / found[missing])[:, None]
-    probs: Float = softmax(logits, axis=1)
-    return probs
+    return _kept(sorted(tried, key=lambda state: best_pool([*full, state], y, weight).loss))

@@ -1,0 +1,245 @@
+"""Candidates with their members so far, and the pool of their predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from torch import nn
+
+from selfcal._support.checks import Float, Int
+from selfcal.ensembles.ensemble import Candidate
+from selfcal.ensembles.mixing import (
+    MIN_WEIGHT,
+    TINY,
+    fitted_temperature,
+    mean_log_loss,
+    mean_probs,
+    pool,
+    pool_weights,
+    served_scale,
+)
+from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
+from selfcal.ensembles.training import TrainedMembers
+from selfcal.training.engine import TrainingResult
+from selfcal.training.run import OUT_OF_TIME
+
+USEFUL_WEIGHT = 0.02
+"""A candidate of this weight is trained in further rounds."""
+
+ENOUGH_ROWS = 2_000
+"""Held-out rows that determine the weights well, if not all rows are predicted by every candidate."""
+
+
+class Trainer(Protocol):
+    """Trains the members of a candidate, some at a time."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate that it trains."""
+
+    @property
+    def expected_seconds(self) -> float:
+        """An estimate of the training time of all members, the same on every machine."""
+
+    def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
+        """Train the members of these numbers."""
+
+
+@dataclass
+class State:
+    """A candidate while candidates are selected."""
+
+    trainer: Trainer
+    n_splits: int
+    planned: int
+    trained: TrainedMembers | None = None
+    out_of_time: bool = False
+    seconds: float = 0.0
+    temperature: float = 1.0
+    loss: float = float("inf")
+    weight: float = 0.0
+    probs: Float = field(default_factory=lambda: np.empty((0, 0)))
+
+    def add(self, new: TrainedMembers, seconds: float, y: Int, weight: Float | None) -> None:
+        """Add members; update the temperature and the log loss on the rows held out so far."""
+        self.trained = new if self.trained is None else self.trained.joined(new)
+        self.out_of_time = self.out_of_time or new.result.status == OUT_OF_TIME
+        self.seconds += seconds
+        self.temperature = fitted_temperature(self.trained.held_out_logits, y, weight)
+        self.probs = mean_probs(self.trained.held_out_logits, self.temperature)
+        self.loss = mean_log_loss(self.probs, y, weight)
+
+    def expected_seconds(self, members: Sequence[int]) -> float:
+        """The expected training time of some members."""
+        return self.trainer.expected_seconds * len(members) / self.n_splits
+
+    @property
+    def result(self) -> TrainingResult:
+        """The last result of the training loop."""
+        assert self.trained is not None
+        return self.trained.result
+
+    @property
+    def held_out_logits(self) -> Float:
+        """The predictions for the rows held out from each member, as in `TrainedMembers`."""
+        assert self.trained is not None
+        return self.trained.held_out_logits
+
+    @property
+    def members(self) -> list[nn.Module]:
+        """The members trained so far."""
+        return [] if self.trained is None else self.trained.members
+
+    @property
+    def n_members(self) -> int:
+        """The number of members trained so far."""
+        return len(self.members)
+
+    def record(self) -> dict[str, Any]:
+        """The outcome as plain values."""
+        tried = self.n_members > 0
+        return {
+            "network": self.trainer.candidate.name,
+            "recipe": self.trainer.candidate.method,
+            "weight": self.weight,
+            "out_of_fold_log_loss": self.loss if tried else None,
+            "temperature": self.temperature if tried else None,
+            "networks": self.n_members,
+            "planned": self.planned,
+            "out_of_time": self.out_of_time,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The outcome of a selection among candidates.
+
+    Attributes:
+        module: The members that predict, as one.
+        probs: Out-of-fold probabilities; NaN for rows that all members were trained on.
+        records: The candidates from the largest weight to the least, as plain values.
+        ranked: The candidates in this order.
+        result: The result of training the first one.
+    """
+
+    module: nn.Module
+    probs: Float
+    records: list[dict[str, Any]]
+    ranked: list[Candidate]
+    result: TrainingResult
+
+
+class Pool(NamedTuple):
+    """Candidates with their weights, and the log loss of their pool on the rows that all of them predict."""
+
+    states: list[State]
+    weights: Float
+    loss: float
+
+
+def best_pool(states: Sequence[State], y: Int, weight: Float | None, min_weight: float = MIN_WEIGHT) -> Pool:
+    """The best pool of those that have members; the best candidate alone if no pool is better."""
+    states = [state for state in states if state.n_members]
+    given = _common(states)
+    y, row_weight = y[given], None if weight is None else weight[given]
+    log_probs = [_logs(state.probs[given]) for state in states]
+    alone = [mean_log_loss(np.exp(one), y, row_weight) for one in log_probs]
+    best = int(np.argmin(alone))
+    found = Pool(states, np.eye(len(states))[best], alone[best])
+    if len(states) > 1:
+        weights = pool_weights(log_probs, y, row_weight, min_weight=min_weight)
+        loss = mean_log_loss(pool(weights, log_probs), y, row_weight)
+        if loss <= found.loss:
+            found = Pool(states, weights, loss)
+    return found
+
+
+def _logs(probs: Float) -> Float:
+    logs: Float = np.log(probs.clip(TINY))
+    return logs
+
+
+def _common(states: Sequence[State]) -> NDArray[np.bool_]:
+    """The rows that all candidates predict."""
+    return np.logical_and.reduce([~np.isnan(state.probs[:, 0]) for state in states])
+
+
+def comparable(states: Sequence[State]) -> list[State]:
+    """All candidates that have enough held-out rows in common, or else those with the most members."""
+    for n_members in sorted({state.n_members for state in states} - {0}):
+        chosen = [state for state in states if state.n_members >= n_members]
+        if np.count_nonzero(_common(chosen)) >= ENOUGH_ROWS:
+            break
+    return chosen
+
+
+def useful(states: Sequence[State], y: Int, weight: Float | None) -> list[State]:
+    """The candidates that have a part in the pool, however small."""
+    best = best_pool(states, y, weight, min_weight=USEFUL_WEIGHT)
+    return [state for state, own in zip(best.states, best.weights, strict=True) if own]
+
+
+def selected(states: Sequence[State], pooled: Sequence[State], y: Int, weight: Float | None) -> Selection:
+    """The outcome: the best pool of some of the candidates, and a record of all."""
+    best = best_pool(pooled, y, weight)
+    for state, own in zip(best.states, best.weights, strict=True):
+        state.weight = float(own)
+    chosen = sorted((state for state in best.states if state.weight), key=_rank)
+    probs = _out_of_fold(chosen)
+    scale = served_scale(
+        [state.held_out_logits for state in chosen],
+        [state.temperature for state in chosen],
+        [state.weight for state in chosen],
+        y,
+        weight,
+        n_served=min(state.n_members for state in chosen),
+    )
+    for state in chosen:
+        state.weight *= scale
+    ranked = sorted(states, key=_rank)
+    return Selection(
+        _module(chosen).eval(),
+        probs,
+        [state.record() for state in ranked],
+        [state.trainer.candidate for state in ranked],
+        chosen[0].result,
+    )
+
+
+def _rank(state: State) -> tuple[float, int, float]:
+    """The largest weight comes first, then the most members, then the lowest log loss."""
+    return -state.weight, -state.n_members, state.loss
+
+
+def _module(chosen: Sequence[State]) -> nn.Module:
+    """The pool of the chosen candidates, or the only one."""
+    alone = len(chosen) == 1
+    kinds = [
+        EnsembleModule(
+            state.members,
+            temperatures=[state.temperature] * state.n_members,
+            temperature=1 / state.weight if alone else 1.0,
+        )
+        for state in chosen
+    ]
+    return kinds[0] if alone else LogarithmicPool(kinds, [state.weight for state in chosen])
+
+
+def _out_of_fold(chosen: Sequence[State]) -> Float:
+    """The pool on every row, of the candidates that predict it; NaN where none does."""
+    logits, found = np.zeros_like(chosen[0].probs), np.zeros(len(chosen[0].probs))
+    for state in chosen:
+        given = ~np.isnan(state.probs[:, 0])
+        logits[given] += state.weight * _logs(state.probs[given])
+        found[given] += state.weight
+    logits[found == 0] = np.nan
+    missing = (found > 0) & (found < found.max())  # as confident as the whole pool
+    logits[missing] *= (found.max() / found[missing])[:, None]
+    probs: Float = softmax(logits, axis=1)
+    return probs
