@@ -24,6 +24,7 @@ from benchmarks._quality_sets import Task
 from selfcal import SelfCalibratedClassifier
 from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError, DataError
+from selfcal.tabular.features import FeatureGroups
 
 
 class Fitted(Protocol):
@@ -43,6 +44,7 @@ class Method:
         label: What tables call it.
         fit: From training rows, labels and a seed to a fitted classifier.
         raw: Whether it takes a table with categories and missing values, not numbers.
+        grouped: Whether it takes numbers and, as `groups`, which of them encode categories and missing values.
         needs: Modules that must be installed.
         unavailable: Says why it cannot be run even so; empty if it can.
         kinds: The kinds of sets it is run on.
@@ -50,8 +52,9 @@ class Method:
     """
 
     label: str
-    fit: Callable[[Any, Int, int], Fitted]
+    fit: Callable[..., Fitted]
     raw: bool = False
+    grouped: bool = False
     needs: Sequence[str] = ()
     unavailable: Callable[[], str] = lambda: ""
     kinds: Sequence[str] = ("generated", "table", "images")
@@ -60,6 +63,11 @@ class Method:
     def rows(self, task: Task) -> tuple[Any, Any]:
         """The training and the test rows in the form that it takes."""
         return (task.table, task.table_test) if self.raw else (task.X, task.X_test)
+
+    def train(self, task: Task, seed: int) -> Fitted:
+        """Train on the rows of a task."""
+        groups = {"groups": task.groups} if self.grouped else {}
+        return self.fit(self.rows(task)[0], task.y, seed, **groups)
 
     def why_not(self) -> str:
         """Why it cannot be run here; empty if it can."""
@@ -83,8 +91,10 @@ class Ours:
             self.method, network=network, random_state=seed, standardize=False, verbose=False, **self.settings
         )
 
-    def __call__(self, X: Float, y: Int, seed: int) -> Fitted:
-        fitted = [self._classifier(seed, network).fit(X, y) for network in self.networks]
+    def __call__(self, X: Float, y: Int, seed: int, groups: FeatureGroups | None = None) -> Fitted:
+        fitted = [
+            self._classifier(seed, network).fit(X, y, feature_groups=groups) for network in self.networks
+        ]
         return min(fitted, key=lambda model: model.history_.selection_loss.min())
 
     def unavailable(self) -> str:
@@ -101,7 +111,7 @@ class Ours:
 def ours(label: str, method: str, networks: Sequence[str | None] = (None,), **settings: Any) -> Method:
     """A method of `SelfCalibratedClassifier`."""
     classifier = Ours(method, networks, settings)
-    return Method(label, classifier, unavailable=classifier.unavailable)
+    return Method(label, classifier, grouped=True, unavailable=classifier.unavailable)
 
 
 @dataclass(frozen=True)
@@ -262,7 +272,7 @@ METHODS: dict[str, Method] = {
     "gamma_net_sece": ours("gamma-Net + SECE", "gamma_net_sece"),
     "crossfit": ours("cross-fitted", "crossfit"),
     AUTO: ours("auto", "auto", time_budget=60),
-    TOLD: Method("auto, noisy labels", _told, noisy_only=True),
+    TOLD: Method("auto, noisy labels", _told, grouped=True, noisy_only=True),
 }
 """Every method by name, the oracle apart."""
 

@@ -18,6 +18,7 @@ from selfcal import datasets
 from selfcal._support.checks import Float, Int, one_of
 from selfcal.datasets import load_images, stratified_split
 from selfcal.errors import ConfigError
+from selfcal.tabular.features import FeatureGroups
 from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.io import read_table
 from selfcal.tabular.preprocessing import Preprocessor
@@ -47,6 +48,7 @@ class Task:
         n_classes: How many classes there are.
         posterior: The true probabilities of the test rows, where they are known.
         wrong: Which training labels were changed.
+        groups: The columns of `X` that encode categories and missing values of the table.
     """
 
     X: Float
@@ -58,6 +60,7 @@ class Task:
     n_classes: int
     posterior: Float | None
     wrong: NDArray[np.bool_]
+    groups: FeatureGroups | None = None
 
     def with_wrong_labels(self, share: float, seed: int) -> Task:
         """Give that fraction of the training rows another label, all others being equally likely."""
@@ -188,7 +191,8 @@ def table_task(path: Path, seed: int, max_rows: int, training_share: float) -> T
     )
     encoder = Preprocessor().fit(table[train], infer_schema(table[train]))
     rows = [(encoder.transform(table[part]), codes[part]) for part in (train, test)]
-    return task_from(rows[0], rows[1], columns=partial(columns_of, encoder))
+    task = task_from(rows[0], rows[1], columns=partial(columns_of, encoder))
+    return replace(task, groups=encoder.groups)
 
 
 @functools.cache

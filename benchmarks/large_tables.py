@@ -10,7 +10,6 @@ fit on two cores and predict on one thread; run nothing else meanwhile, since th
 from __future__ import annotations
 
 import argparse
-import inspect
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -91,14 +90,12 @@ def fit(method: str, task: Task, seed: int) -> Fitted:
 
 
 def _auto(budget: float, task: Task, seed: int) -> Fitted:
-    parallel = "n_jobs" in inspect.signature(SelfCalibratedClassifier).parameters
-    settings: dict[str, Any] = {"n_jobs": CORES} if parallel else {}
     model = SelfCalibratedClassifier(
-        "auto", time_budget=budget, random_state=seed, standardize=False, verbose=False, **settings
+        "auto", time_budget=budget, n_jobs=CORES, random_state=seed, standardize=False, verbose=False
     )
-    with threads(1 if parallel else CORES), warnings.catch_warnings():
+    with threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", TimeBudgetWarning)
-        return model.fit(task.X, task.y)
+        return model.fit(task.X, task.y, feature_groups=task.groups)
 
 
 @contextmanager

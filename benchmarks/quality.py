@@ -97,11 +97,10 @@ def _measured(task: sets.Task, method: str, seed: int) -> Row:
     if method == ORACLE:
         assert task.posterior is not None
         return scores(task, task.posterior)
-    X, X_test = METHODS[method].rows(task)
     wall, own = time.perf_counter(), time.process_time()
-    model = METHODS[method].fit(X, task.y, seed)
+    model = METHODS[method].train(task, seed)
     spent = {"seconds": time.process_time() - own, "wall_seconds": time.perf_counter() - wall}
-    row = scores(task, probabilities(model, X_test, task.n_classes)) | spent
+    row = scores(task, probabilities(model, METHODS[method].rows(task)[1], task.n_classes)) | spent
     suspect = suspicion(model, task) if task.wrong.any() else None
     if suspect is not None:
         row["audit_auc"] = float(roc_auc_score(task.wrong, suspect))

@@ -70,7 +70,7 @@ def test_without_a_folder_only_generated_tables_are_run():
     assert found[2:] == [(f"budget {rows}", "auto-10", 3) for rows in large_tables.BUDGET_ROWS]
 
 
-def test_both_cores_are_asked_for_where_the_classifier_has_the_parameter(monkeypatch):
+def test_both_cores_are_asked_for(monkeypatch):
     task = large_tables.load("speed", 0, None, 0.01)
     assert (task.X.shape, task.X_test.shape, task.n_classes) == ((100, 30), (1000, 30), 3)
     asked = {}
@@ -79,7 +79,7 @@ def test_both_cores_are_asked_for_where_the_classifier_has_the_parameter(monkeyp
         def __init__(self, method, time_budget, n_jobs=None, **settings):
             asked.update(settings, time_budget=time_budget, n_jobs=n_jobs)
 
-        def fit(self, X, y):
+        def fit(self, X, y, feature_groups):
             return self
 
     monkeypatch.setattr(large_tables, "SelfCalibratedClassifier", Classifier)

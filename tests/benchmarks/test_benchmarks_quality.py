@@ -170,7 +170,7 @@ def test_seeds_for_development_and_for_reports_share_a_file_and_no_page(
 def test_a_run_goes_on_where_it_stood_and_tries_failures_again(tmp_path, monkeypatch, capsys, in_threads):
     file, fitted = tmp_path / "quality.json", []
 
-    def fit(X, y, seed):
+    def fit(X, y, seed, groups):
         fitted.append(seed)
         if seed == 1 and len(fitted) < 4:
             raise ValueError("no luck")
