@@ -30,7 +30,7 @@ class TableContents:
         preprocessor: Turns a table into the network's input.
         notes: Notes for the user on the data and the training.
         report: The report on the held-out rows.
-        confidence: The confidence in each held-out row.
+        confidence: The confidence in each held-out row; empty if the model was refitted on them.
         wrong: Whether the prediction was wrong there.
     """
 
@@ -57,10 +57,12 @@ class TableContents:
     def metrics(self) -> dict[str, Any]:
         """The scores for the description of the model."""
         judged, names = self.report.methods[0], ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
+        refit = self.report.refit
         return {
             "held_out_rows": self.report.rows,
             "judgement": judged.judgement,
             **{name: to_plain(getattr(judged, name)) for name in names},
+            **({} if refit is None else {"refit": refit.text}),
         }
 
     @classmethod
