@@ -76,7 +76,8 @@ def _refit(before: TrainingRows, after: TrainingRows) -> Refit:
     """The numbers of rows before and after, and what they mean for the scores."""
     evaluated, refitted = len(before.fitted), len(after.fitted)
     text = (
-        f"The stored model was refitted on all {refitted:,} rows after the evaluation: the scores are those of the "
-        f"same method trained on {evaluated:,} of them, and probably slightly pessimistic for the stored model."
+        f"The stored model was refitted on all {refitted:,} rows after the evaluation; the scores are those of the "
+        f"same method trained on {evaluated:,} of them, and for the stored model, if anything, slightly "
+        "pessimistic on average."
     )
     return Refit(refitted, evaluated, text)

@@ -70,12 +70,14 @@ class TableContents:
         """The contents that `files` stored in the archive of the preprocessor."""
         stored = skops_archive.load(data)
         table = json.loads(stored["table"])
-        confidence = checks.unit_interval(stored["confidence"])
-        wrong = np.asarray(stored["wrong"], dtype=bool)
-        checks.same_length(confidence=confidence, wrong=wrong)
         report = Report.from_dict(table["numbers"])
         if not report.methods:
             raise DataError("A stored report must have at least one method; it has none.")
+        confidence, wrong = np.empty(0), np.empty(0, dtype=bool)
+        if report.refit is None:
+            confidence = checks.unit_interval(stored["confidence"])
+            wrong = np.asarray(stored["wrong"], dtype=bool)
+            checks.same_length(confidence=confidence, wrong=wrong)
         return cls(
             Preprocessor.from_state(stored["preprocessor"]),
             tuple(table["notes"]),
