@@ -184,6 +184,76 @@ def test_an_interrupted_training_goes_on_to_the_same_model(shelf, tmp_path, stru
         assert (tmp_path / "m" / name).read_bytes() == (shelf / "people-model" / name).read_bytes(), name
 
 
+@pytest.fixture(scope="module")
+def refitted(shelf, tmp_path_factory):
+    """A refitted model of `people.csv`, and what was said about it."""
+    folder = tmp_path_factory.mktemp("refitted") / "m"
+    return folder, succeed(
+        "fit", shelf / "people.csv", "--target", "kind", "--refit", "--out", folder, *QUICK
+    )
+
+
+def test_a_refit_is_mentioned_wherever_the_scores_are(shelf, refitted):
+    folder, said = refitted
+    text = (
+        "The stored model was refitted on all 160 rows after the evaluation; the scores are those of the same method "
+        "trained on 128 of them, and for the stored model, if anything, slightly pessimistic on average."
+    )
+    progress = said.stderr.splitlines()
+    assert progress.index(
+        "note: Training 1 of 2, without the held-out rows: the model to evaluate."
+    ) < progress.index("note: Training 2 of 2, on all rows: the model to store.")
+    numbers = as_json("inspect", folder)
+    for place in (
+        said.stdout,
+        succeed("inspect", folder).stdout,
+        numbers["report_numbers"]["refit"]["text"],
+        numbers["description"]["metrics"]["refit"],
+        html.unescape((folder / "report.html").read_text()),
+        (folder / "model_card.md").read_text(),
+    ):
+        assert text in place
+    before = as_json("inspect", shelf / "people-model")
+    assert "refit" not in before["description"]["metrics"]
+    assert before["report_numbers"] | {"refit": None} == numbers["report_numbers"] | {"refit": None}
+    assert "refit" not in succeed("inspect", shelf / "people-model").stdout
+
+
+def test_a_refitted_model_predicts_but_guarantees_no_risk(shelf, refitted, tmp_path):
+    words = ["predict", refitted[0], shelf / "people.csv", "--out", tmp_path / "p.csv"]
+    refused = run(*words, "--max-risk", "0.2")
+    assert (refused.exit_code, refused.stdout, files(tmp_path)) == (2, "", [])
+    assert refused.stderr.startswith(
+        "error: A guaranteed maximum risk needs labelled rows that the model was"
+    )
+    assert "without --refit" in refused.stderr
+    succeed(*words)
+    other = pl.read_csv(shelf / "predictions.csv")
+    assert pl.read_csv(tmp_path / "p.csv").columns == other.columns
+    assert not pl.read_csv(tmp_path / "p.csv").equals(other)
+
+
+def test_an_interrupted_refit_is_resumed_with_or_without_the_option(shelf, refitted, tmp_path, struck):
+    """The checkpoints of the first training serve both; a refit that was interrupted goes on where it was."""
+    args = ["fit", shelf / "people.csv", "--target", "kind", *QUICK, "--out"]
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    for folder in (first, second):
+        assert struck(11, *args, folder, "--refit").exit_code == 130
+        assert list((tmp_path / f".{folder.name}.training").rglob("refit/checkpoint-*"))
+    assert struck(4, *args, third).exit_code == 130
+    again = run(*args, first, "--refit")
+    assert again.exit_code == 2
+    assert "Add --resume to continue it" in again.stderr
+    succeed(*args, first, "--refit", "--resume")
+    succeed(*args, second, "--resume")
+    succeed(*args, third, "--refit", "--resume")
+    assert files(tmp_path) == ["first", "second", "third"]
+    expected = {first: refitted[0], second: shelf / "people-model", third: refitted[0]}
+    for folder, other in expected.items():
+        for name in files(other):
+            assert (folder / name).read_bytes() == (other / name).read_bytes(), (folder, name)
+
+
 def test_two_trainings_for_one_folder(shelf, tmp_path, monkeypatch):
     folder = tmp_path / "m"
     monkeypatch.setattr("selfcal._support.locks._acquired", lambda _: False)

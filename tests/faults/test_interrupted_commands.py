@@ -56,6 +56,21 @@ def test_killed_commands_come_to_the_same_model(nursery, shelf, undisturbed_mode
 
 
 @pytest.mark.fault("F1")
+@pytest.mark.slow
+def test_a_killed_refit_comes_to_the_same_model(nursery, shelf, tmp_path):
+    """The training before it has ended: it is not repeated, and its report is the same."""
+    words = [*fit(shelf, "standard", tmp_path / "m"), "--refit"]
+    assert nursery.run(*words, point="in a step", number=2)[0] == -signal.SIGKILL  # the fourth of the refit
+    assert os.listdir(tmp_path) == [".m.training"]
+    assert len(list(unfinished(tmp_path / "m").rglob("refit/checkpoint-*"))) == 2
+    code, said = nursery.run(*words, "--resume")
+    assert code == 0, said
+    assert os.listdir(tmp_path) == ["m"]
+    succeed(*fit(shelf, "standard", tmp_path / "other"), "--refit")
+    assert contents(tmp_path / "m") == contents(tmp_path / "other")
+
+
+@pytest.mark.fault("F1")
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("method", METHODS)
 def test_commands_killed_at_every_point(method, nursery, shelf, undisturbed_models, tmp_path):

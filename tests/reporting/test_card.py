@@ -1,10 +1,12 @@
 import re
+from dataclasses import replace
 
 import pytest
 
 from selfcal import report
 from selfcal.reporting import summarise
 from selfcal.reporting.card import model_card
+from selfcal.reporting.content import Refit
 from tests.reporting.judged import HOSTILE, predictions
 
 
@@ -22,6 +24,13 @@ def test_the_card_has_the_verdict_the_scores_and_the_thresholds():
     assert "- seed: 7" in text
     every = method.reject
     assert f"| net | 100.0% | 0 | {every.errors[0] / 400:.2%} [" in text
+
+
+def test_a_refit_is_mentioned_before_the_verdict():
+    text, judged = card({"net": predictions()})
+    again = model_card(replace(judged, refit=Refit(500, 400, "The model was refitted.")))
+    assert again.replace("The model was refitted.\n\n", "") == text
+    assert again.index("refitted") < again.index("Can the confidence be trusted?")
 
 
 def test_thresholds_answer_at_least_as_many_rows_as_asked_for():

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,9 @@ from matplotlib.figure import Figure
 from selfcal import report
 from selfcal.errors import ConfigError, OutputError
 from selfcal.label_noise.audit import audit_labels
-from selfcal.reporting import Picture
+from selfcal.reporting import Picture, summarise
+from selfcal.reporting.content import Refit, Report
+from selfcal.reporting.page import write_page
 from tests.reporting.judged import HOSTILE, predictions
 
 QUICK = {"n_resamples": 100}
@@ -55,6 +58,22 @@ def page(tmp_path_factory):
 
 def embedded(page):
     return json.loads(re.search(r'<script type="application/json" id="numbers">(.*?)</script>', page.html)[1])
+
+
+def test_a_refit_is_mentioned_at_the_top_and_in_the_numbers(page, tmp_path):
+    judged = replace(
+        summarise({"net": predictions()}, **QUICK), refit=Refit(500, 400, "The model was refitted <b>.")
+    )
+    assert Report.from_dict(judged.to_dict()) == judged
+    shown = Page(write_page(judged, tmp_path / "report.html"))
+    assert "The model was refitted <b>." in shown.text["header"]
+    assert embedded(shown)["refit"] == {
+        "rows": 500,
+        "evaluated_rows": 400,
+        "text": "The model was refitted <b>.",
+    }
+    assert embedded(page)["refit"] is None
+    assert "refitted" not in page.text["body"]
 
 
 def test_the_page_needs_nothing_from_outside(page):

@@ -32,9 +32,24 @@ def test_copies_stay_together_and_every_class_is_trained_on(seed):
     assert set(codes[rest]) == set(codes)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_without_held_out_rows_all_others_are_split_in_the_same_way(seed):
+    rng = np.random.default_rng(seed)
+    _, groups = np.unique(rng.integers(40, size=120), return_inverse=True)
+    codes = np.where(rng.random(120) < 0.9, groups % 3, rng.integers(4, size=120))
+    parts = Parts.of(codes, groups, 0, 0.3, seed)
+    assert len(parts.held_out) == 0
+    assert sorted([*parts.train, *parts.validation]) == list(range(120))
+    assert not set(groups[parts.train]) & set(groups[parts.validation])
+    assert set(codes[parts.train]) == set(codes)
+    assert 0.15 < len(parts.validation) / 120 < 0.45
+
+
 def test_rows_that_are_all_copies_cannot_be_split():
     with pytest.raises(DataError, match="enough rows to hold some out"):
         Parts.of(np.arange(30) % 2, np.zeros(30, dtype=int), 0.2, 0.3, 0)
+    with pytest.raises(DataError, match="enough rows to hold some out"):
+        Parts.of(np.arange(30) % 2, np.zeros(30, dtype=int), 0, 0.3, 0)
 
 
 def test_rows_of_a_group_stay_together_and_its_column_is_not_a_feature():

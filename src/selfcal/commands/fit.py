@@ -55,10 +55,19 @@ def fit(
     text: TextOptions,
     max_levels: Annotated[int, typer.Option(min=2, help="Maximum number of categories of one column.")] = 100,
     held_out: Annotated[float, typer.Option(help="Fraction of the rows to hold out for evaluation.")] = 0.2,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            metavar="",
+            help="After the evaluation, train on all rows and store that model; predict --max-risk refuses it.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")] = 0,
     max_epochs: MaxEpochs = None,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds for training with method auto. Default: 60.")
+        float | None,
+        typer.Option(help="Seconds for training with method auto, and as many for --refit. Default: 60."),
     ] = None,
     one_network: Annotated[
         bool,
@@ -85,6 +94,8 @@ def fit(
       selfcal fit sales.csv.gz --target churned --kind zip=category --kind comment=drop --out churn
 
       selfcal fit patients.csv --target diagnosis --time-budget 300 --one-network
+
+      selfcal fit patients.csv --target diagnosis --refit
 
       selfcal fit patients.csv --target diagnosis --resume
     """
@@ -118,6 +129,7 @@ def fit(
             method,
             seed=seed,
             held_out=held_out,
+            refit=refit,
             max_levels=max_levels,
             memory=budget,
             checkpoint_dir=training / CHECKPOINT,
@@ -129,6 +141,7 @@ def fit(
             target,
             **columns.fitting(),
             before_training=lambda found: _show_found(found, as_json),
+            before_refit=lambda _: note("Training 2 of 2, on all rows: the model to store."),
         )
         model.save(folder)
     if not as_json:
@@ -191,6 +204,8 @@ def _show_found(model: TableModel, as_json: bool) -> None:
         say(schema_text(model.schema))
         say()
     note(*model.notes)
+    if model.refit:
+        note("Training 1 of 2, without the held-out rows: the model to evaluate.")
 
 
 def show_model(model: TableModel, folder: Path) -> None:
@@ -204,5 +219,8 @@ def show_model(model: TableModel, folder: Path) -> None:
     say(f"Evaluated on {counted(model.report.rows, 'held-out row')}, {classes}:")
     say(scores_text(judged, model.report.level))
     say()
+    if model.report.refit is not None:
+        say(model.report.refit.text)
+        say()
     say(f"Model:  {folder}")
     say(f"Report: {folder / 'report.html'}")

@@ -71,6 +71,9 @@ def inspect(
     say(verdict_text(judged))
     say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
     say(scores_text(judged, loaded.report.level))
+    if loaded.report.refit is not None:
+        say()
+        say(loaded.report.refit.text)
     if loaded.notes:
         say()
         say("\n".join(f"note: {text}" for text in loaded.notes))

@@ -14,6 +14,8 @@ def model_card(judged: Report) -> str:
     lines = [f"# {in_markdown(judged.title)}", ""]
     if judged.subtitle:
         lines += [in_markdown(judged.subtitle), ""]
+    if judged.refit is not None:
+        lines += [in_markdown(judged.refit.text), ""]
     lines += ["## Can the confidence be trusted?", ""]
     lines += [
         f"- **{in_markdown(m.name)}**: {JUDGEMENTS[m.judgement]}. {m.verdict.text}" for m in judged.methods

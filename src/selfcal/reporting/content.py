@@ -170,6 +170,21 @@ class SuspectLabels:
     summary: str
 
 
+@dataclass(frozen=True)
+class Refit:
+    """A model that was trained again on all rows, after the evaluation of one trained without the held-out rows.
+
+    Attributes:
+        rows: Number of rows that the stored model was trained on.
+        evaluated_rows: Number of rows that the evaluated model was trained on.
+        text: What follows for the scores, in a sentence.
+    """
+
+    rows: int
+    evaluated_rows: int
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scores:
     """The scores of one method that can be computed from sums over rows.
@@ -255,6 +270,7 @@ class Report:
         settings: Further facts about data and training.
         methods: One entry for each method.
         labels: An audit of the training labels.
+        refit: What the model was refitted on after the evaluation; None if it is the evaluated one.
     """
 
     title: str = ""
@@ -271,6 +287,7 @@ class Report:
     settings: Mapping[str, str]
     methods: tuple[MethodReport, ...]
     labels: SuspectLabels | None = None
+    refit: Refit | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python, ready for JSON."""

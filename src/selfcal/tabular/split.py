@@ -31,10 +31,15 @@ class Parts:
 
     @classmethod
     def of(cls, codes: Int, groups: Int, held_out: float, validation: float, seed: int) -> Parts:
-        """Split stratified by class, whole groups at a time; every class is in the training rows."""
-        rest, evaluated = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
+        """Split stratified by class, whole groups at a time; every class is in the training rows.
+
+        With a `held_out` of 0, no rows are held out.
+        """
+        rest, evaluated = np.arange(len(codes)), np.arange(0)
+        if held_out:
+            rest, evaluated = split_groups(codes, groups, (1 - held_out, held_out), seed=seed)
         train, selected = split_groups(codes[rest], groups[rest], (1 - validation, validation), seed=seed + 1)
-        if not len(evaluated) or len(selected) < 2:
+        if (held_out and not len(evaluated)) or len(selected) < 2:
             raise DataError(
                 "The table must have enough rows to hold some out; nearly all classes have a single row, or all rows "
                 "are copies of each other. Provide more rows, or check that the target is the right column."

@@ -11,10 +11,11 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
-from selfcal.errors import ModelFormatError
+from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
 from selfcal.reporting.content import Report
@@ -27,10 +28,13 @@ from selfcal.tabular.schema import Schema
 from selfcal.tabular.split import Division, Parts, divide
 from selfcal.workflows.table_report import report_on
 from selfcal.workflows.table_storage import PREPROCESSOR, TableContents
-from selfcal.workflows.table_training import TrainingRows, check_memory, train
+from selfcal.workflows.table_training import Fit, TrainingRows
 
 HELD_OUT = 0.2
 """The fraction of rows to evaluate a model on; it is neither trained nor calibrated on them."""
+
+REFIT = "refit"
+"""The subfolder of the checkpoints of a refit."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class TableModel:
         method: The name of a recipe, one of `recipes.names()`.
         seed: Seeds the splits and the training.
         held_out: The fraction of rows to evaluate on.
+        refit: After the evaluation, fit again on all rows, with the same settings and its own time budget. The report
+            remains that on the first fit, and `threshold` is not available: no rows are left to guarantee it on.
         max_levels: Maximum number of categories of one column.
         memory: Maximum number of bytes of the table and its numbers; a table that needs more is refused.
         **settings: Arguments of `SelfCalibratedClassifier`.
@@ -63,7 +69,7 @@ class TableModel:
         classes: The labels, byte for byte as in the table.
         notes: Notes for the user on the data and the training.
         report: The report on the held-out rows.
-        held_out_confidence: The confidence in each held-out row.
+        held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all.
         held_out_wrong: Whether the prediction was wrong there.
 
     Example:
@@ -88,12 +94,14 @@ class TableModel:
         *,
         seed: int = 0,
         held_out: float = HELD_OUT,
+        refit: bool = False,
         max_levels: int = 100,
         memory: int = MEMORY_BUDGET,
         **settings: Any,
     ) -> None:
         self.seed = checks.positive_int("seed", seed, low=0)
         self.held_out = checks.in_range("held_out", held_out, 0.01, 0.9)
+        self.refit = checks.boolean("refit", refit)
         self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
         # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be huge
         settings = {"standardize": False, **settings}
@@ -108,6 +116,7 @@ class TableModel:
         classes_anyway: bool = False,
         group: str | None = None,
         before_training: Callable[[Self], None] | None = None,
+        before_refit: Callable[[Self], None] | None = None,
         **reading: Any,
     ) -> Self:
         """Infer the kinds of the columns, train, and evaluate the model on held-out rows.
@@ -120,6 +129,7 @@ class TableModel:
             group: A column whose equal values belong together, such as the patient of each visit: their rows are on
                 one side of every split. It is not used as a feature. By default copies of a row are kept together.
             before_training: Called once `schema`, `classes` and `notes` are set.
+            before_refit: Called once the model is evaluated, if it is fitted again.
             **reading: Options of `infer_schema`: `kinds`, `missing`, `nonfinite` and `decimal`.
         """
         options = {"drop_unlabelled": drop_unlabelled, "classes_anyway": classes_anyway, "group": group}
@@ -131,10 +141,17 @@ class TableModel:
         del divided  # the values take as much room as the table
         if before_training is not None:
             before_training(self)
-        self.preprocessor.fit(rows.table[rows.fitted], self.schema)
-        check_memory(rows, self.preprocessor, self.classifier)
-        self.notes += train(rows, self.preprocessor, self.classifier)
-        self._judge(rows)
+        first = Fit.prepared(rows, self.schema, self.preprocessor, self.classifier)
+        second = self._prepared_refit(rows) if self.refit else None  # its errors come before training, too
+        self.notes += first.train()
+        judged = self._judge(rows)
+        if second is not None:
+            if before_refit is not None:
+                before_refit(self)
+            known = self.notes
+            self.notes += tuple(f"Refit: {note}" for note in second.train() if note not in known)
+            self._replace_by(second)
+        self.report = report_on(judged, first, second, seed=self.seed, notes=self.notes)
         return self
 
     def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
@@ -153,6 +170,12 @@ class TableModel:
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
+        if not len(self.held_out_confidence):
+            raise ConfigError(
+                "A guaranteed maximum risk needs labelled rows that the model was not trained on; this model was "
+                "refitted on all rows. Fit it without --refit, or choose a threshold on new labelled rows with "
+                "SelectiveClassifier."
+            )
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -195,16 +218,25 @@ class TableModel:
         self.schema, self.classes = divided.schema, divided.labels.classes
         return divided
 
-    def _judge(self, rows: TrainingRows) -> None:
+    def _judge(self, rows: TrainingRows) -> Predictions:
+        """Predict the held-out rows."""
         held_out = rows.parts.held_out
         answers = self.predict(rows.table[held_out])
         judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
-        self.report = report_on(
-            judged,
-            classifier=self.classifier,
-            schema=self.schema,
-            rows=rows,
-            seed=self.seed,
-            notes=self.notes,
-        )
+        return judged
+
+    def _prepared_refit(self, rows: TrainingRows) -> Fit:
+        """The fit on all rows: a preprocessor and a classifier of its own, with the same settings."""
+        whole = rows.all_fitted(self.classifier.validation_fraction, self.seed)
+        preprocessor = Preprocessor(max_levels=self.preprocessor.max_levels, budget=self.preprocessor.budget)
+        classifier = clone(self.classifier)
+        if classifier.checkpoint_dir is not None:
+            classifier.checkpoint_dir = Path(classifier.checkpoint_dir) / REFIT
+        return Fit.prepared(whole, self.schema, preprocessor, classifier)
+
+    def _replace_by(self, second: Fit) -> None:
+        """Take over a model that was fitted on all rows: none of them is held out from it."""
+        second.classifier.checkpoint_dir = self.classifier.checkpoint_dir  # in case of another `fit`
+        self.preprocessor, self.classifier = second.preprocessor, second.classifier
+        self.held_out_confidence, self.held_out_wrong = self.held_out_confidence[:0], self.held_out_wrong[:0]

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reporting._names import counted
-from selfcal.reporting.content import Report
+from selfcal.reporting.content import Refit, Report
 from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
-from selfcal.tabular.schema import Schema
-from selfcal.workflows.table_training import TrainingRows
+from selfcal.workflows.table_training import Fit, TrainingRows
 
 
 def report_on(
-    judged: Predictions,
-    *,
-    classifier: SelfCalibratedClassifier,
-    schema: Schema,
-    rows: TrainingRows,
-    seed: int,
-    notes: Sequence[str],
+    judged: Predictions, fit: Fit, refit: Fit | None = None, *, seed: int, notes: Sequence[str]
 ) -> Report:
     """Report on predictions for held-out rows, and on how the model was trained.
 
     Args:
         judged: The predictions on the held-out rows.
-        classifier: The fitted classifier.
-        schema: The columns.
-        rows: The training data.
+        fit: The fit of the model that made them.
+        refit: The fit of the model that replaces it, if another does.
         seed: The seed of the splits and the training.
         notes: Notes for the user on the data and the training.
     """
+    rows, classifier, schema = fit.rows, fit.classifier, fit.preprocessor.schema
     method = classifier.method_.name
     trained_on = {
         "rows for training": f"{len(rows.parts.train):,}",
@@ -51,7 +45,7 @@ def report_on(
         "columns used": f"{len(schema.used):,} of {len(schema.columns):,}",
         **{f"note {number}": note for number, note in enumerate(notes, start=1)},
     }
-    return summarise(
+    report = summarise(
         {method: judged},
         title="How far can this model be trusted?",
         subtitle=f"Evaluated on {len(judged.y):,} held-out rows.",
@@ -60,6 +54,7 @@ def report_on(
         labels=classifier.suspect_labels() if classifier.trains_several else None,
         label_rows=rows.fitted.tolist(),
     )
+    return report if refit is None else replace(report, refit=_refit(fit.rows, refit.rows))
 
 
 def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
@@ -75,3 +70,14 @@ def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
             f"{', stopped by the time budget' if record['out_of_time'] else ''}"
         )
     return lines
+
+
+def _refit(before: TrainingRows, after: TrainingRows) -> Refit:
+    """The numbers of rows before and after, and what they mean for the scores."""
+    evaluated, refitted = len(before.fitted), len(after.fitted)
+    text = (
+        f"The stored model was refitted on all {refitted:,} rows after the evaluation; the scores are those of the "
+        f"same method trained on {evaluated:,} of them, and for the stored model, if anything, slightly "
+        "pessimistic on average."
+    )
+    return Refit(refitted, evaluated, text)

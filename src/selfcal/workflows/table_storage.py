@@ -30,7 +30,7 @@ class TableContents:
         preprocessor: Turns a table into the network's input.
         notes: Notes for the user on the data and the training.
         report: The report on the held-out rows.
-        confidence: The confidence in each held-out row.
+        confidence: The confidence in each held-out row; empty if the model was refitted on them.
         wrong: Whether the prediction was wrong there.
     """
 
@@ -57,10 +57,12 @@ class TableContents:
     def metrics(self) -> dict[str, Any]:
         """The scores for the description of the model."""
         judged, names = self.report.methods[0], ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
+        refit = self.report.refit
         return {
             "held_out_rows": self.report.rows,
             "judgement": judged.judgement,
             **{name: to_plain(getattr(judged, name)) for name in names},
+            **({} if refit is None else {"refit": refit.text}),
         }
 
     @classmethod
@@ -68,12 +70,14 @@ class TableContents:
         """The contents that `files` stored in the archive of the preprocessor."""
         stored = skops_archive.load(data)
         table = json.loads(stored["table"])
-        confidence = checks.unit_interval(stored["confidence"])
-        wrong = np.asarray(stored["wrong"], dtype=bool)
-        checks.same_length(confidence=confidence, wrong=wrong)
         report = Report.from_dict(table["numbers"])
         if not report.methods:
             raise DataError("A stored report must have at least one method; it has none.")
+        confidence, wrong = np.empty(0), np.empty(0, dtype=bool)
+        if report.refit is None:
+            confidence = checks.unit_interval(stored["confidence"])
+            wrong = np.asarray(stored["wrong"], dtype=bool)
+            checks.same_length(confidence=confidence, wrong=wrong)
         return cls(
             Preprocessor.from_state(stored["preprocessor"]),
             tuple(table["notes"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from selfcal.errors import DataError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.tabular.io.reading import memory_of
 from selfcal.tabular.preprocessing import Preprocessor
+from selfcal.tabular.schema import Schema
 from selfcal.tabular.split import Parts
 
 
@@ -40,56 +41,83 @@ class TrainingRows:
         """The rows that take part in the training in any way."""
         return np.union1d(self.parts.train, self.parts.validation)
 
-
-def check_memory(
-    rows: TrainingRows, preprocessor: Preprocessor, classifier: SelfCalibratedClassifier
-) -> None:
-    """Raise before training if it would need more memory than allowed; measured, with a margin of a fifth."""
-    parts, n_classes = rows.parts, len(rows.classes)
-    predicted = len(parts.held_out) + len(parts.validation)
-    cells = 3 * predicted * n_classes  # scores, probabilities, and a copy to work on
-    if classifier.trains_several:
-        fitted = rows.fitted
-        predicted = len(parts.held_out) + len(fitted)
-        copies = classifier.probability_copies
-        cells = 3 * len(parts.held_out) * n_classes + copies * len(fitted) * n_classes + 14 * n_classes**2
-    # the numbers of the network's input, in double and in single precision
-    numbers = 12 * rows.table.height * len(preprocessor.feature_names)
-    budget, needed = preprocessor.budget, 2 * memory_of(rows.table) + numbers + 8 * cells
-    if needed > budget:
-        raise DataError(
-            f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
-            f"{classifier.method!r}, {n_classes:,} classes and {predicted:,} rows to predict need about "
-            f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
-            "temperature), or raise the budget (--memory of selfcal fit)."
-        )
+    def all_fitted(self, validation: float, seed: int) -> TrainingRows:
+        """The same rows with none of them held out; `validation` and `seed` as in `divide`."""
+        return replace(self, parts=Parts.of(self.codes, self.groups, 0.0, validation, seed))
 
 
-def train(
-    rows: TrainingRows, preprocessor: Preprocessor, classifier: SelfCalibratedClassifier
-) -> tuple[str, ...]:
-    """Fit the classifier.
+@dataclass(frozen=True)
+class Fit:
+    """A preprocessor and a classifier, and the rows to fit them on.
 
-    Returns:
-        Notes for the user: its warnings, and remarks on its settings.
+    Attributes:
+        rows: The rows.
+        preprocessor: Turns them into numbers; fitted on those that take part in the training.
+        classifier: The classifier to train.
     """
-    first, second = rows.parts.train, rows.parts.validation
-    # codes are enough to train on; names of any length are needed only to predict
-    further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
-    if classifier.trains_several:
-        first = rows.fitted
-        further |= {"groups": rows.groups[first], "feature_groups": preprocessor.groups}
-    else:
-        further |= {"groups": rows.groups[first], "groups_val": rows.groups[second]}
-        further |= {"X_val": preprocessor.transform(rows.table[second]), "y_val": rows.codes[second]}
-    X = preprocessor.transform(rows.table[first])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        classifier.fit(X, rows.codes[first], **further)
-    for warning in caught:
-        warnings.warn(warning.message, stacklevel=3)
-    warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-    return (*warned, *_notes(classifier))
+
+    rows: TrainingRows
+    preprocessor: Preprocessor
+    classifier: SelfCalibratedClassifier
+
+    @classmethod
+    def prepared(
+        cls,
+        rows: TrainingRows,
+        schema: Schema,
+        preprocessor: Preprocessor,
+        classifier: SelfCalibratedClassifier,
+    ) -> Fit:
+        """Fit the preprocessor, and raise if training would need more memory than allowed."""
+        fit = cls(rows, preprocessor.fit(rows.table[rows.fitted], schema), classifier)
+        fit._check_memory()
+        return fit
+
+    def train(self) -> tuple[str, ...]:
+        """Fit the classifier.
+
+        Returns:
+            Notes for the user: its warnings, and remarks on its settings.
+        """
+        rows, preprocessor = self.rows, self.preprocessor
+        first, second = rows.parts.train, rows.parts.validation
+        # codes are enough to train on; names of any length are needed only to predict
+        further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
+        if self.classifier.trains_several:
+            first = rows.fitted
+            further |= {"groups": rows.groups[first], "feature_groups": preprocessor.groups}
+        else:
+            further |= {"groups": rows.groups[first], "groups_val": rows.groups[second]}
+            further |= {"X_val": preprocessor.transform(rows.table[second]), "y_val": rows.codes[second]}
+        X = preprocessor.transform(rows.table[first])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.classifier.fit(X, rows.codes[first], **further)
+        for warning in caught:
+            warnings.warn(warning.message, stacklevel=3)
+        warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+        return (*warned, *_notes(self.classifier))
+
+    def _check_memory(self) -> None:
+        """Raise before training if it would need more memory than allowed; measured, with a margin of a fifth."""
+        parts, n_classes = self.rows.parts, len(self.rows.classes)
+        predicted = len(parts.held_out) + len(parts.validation)
+        cells = 3 * predicted * n_classes  # scores, probabilities, and a copy to work on
+        if self.classifier.trains_several:
+            fitted = self.rows.fitted
+            predicted = len(parts.held_out) + len(fitted)
+            copies = self.classifier.probability_copies
+            cells = 3 * len(parts.held_out) * n_classes + copies * len(fitted) * n_classes + 14 * n_classes**2
+        # the numbers of the network's input, in double and in single precision
+        numbers = 12 * self.rows.table.height * len(self.preprocessor.feature_names)
+        budget, needed = self.preprocessor.budget, 2 * memory_of(self.rows.table) + numbers + 8 * cells
+        if needed > budget:
+            raise DataError(
+                f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
+                f"{self.classifier.method!r}, {n_classes:,} classes and {predicted:,} rows to predict need about "
+                f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
+                "temperature), or raise the budget (--memory of selfcal fit)."
+            )
 
 
 def _notes(classifier: SelfCalibratedClassifier) -> list[str]:
