@@ -38,6 +38,7 @@ class Boosting(Candidate):
         learning_rate: The factor of every tree.
         max_features: Fraction of the columns, drawn anew for each split.
         min_rows: Rows that a leaf must have.
+        l2: The L2 penalty on the values of leaves.
         max_iter: Iterations at most, of one tree for each class, or one tree for two classes.
 
     Reference:
@@ -47,15 +48,17 @@ class Boosting(Candidate):
     name: str = "boosting"
     leaves: int = 15
     learning_rate: float = 0.06
-    max_features: float = 0.5
-    min_rows: int = 20
-    max_iter: int = 300
+    max_features: float = 0.25
+    min_rows: int = 10
+    l2: float = 1.0
+    max_iter: int = 1000
 
     def __post_init__(self) -> None:
         positive_int("leaves", self.leaves, low=2)
         in_range("learning_rate", self.learning_rate, 0, open_low=True)
         in_range("max_features", self.max_features, 0, 1, open_low=True)
         positive_int("min_rows", self.min_rows)
+        in_range("l2", self.l2, 0)
         positive_int("max_iter", self.max_iter)
 
     @property
@@ -74,6 +77,7 @@ class Boosting(Candidate):
             learning_rate=self.learning_rate,
             max_features=self.max_features,
             min_samples_leaf=self.min_rows,
+            l2_regularization=self.l2,
             categorical_features=columns.categorical or None,
             early_stopping=False,
             warm_start=True,
@@ -91,7 +95,7 @@ class BoostingTrainer:
         self._rows, self._splits = rows, splits
         self._seed, self._n_classes = settings.seed, settings.make.n_classes
         self._columns = TreeColumns(rows.x.shape[1], rows.groups)
-        trees = len(splits) * candidate.max_iter * (1 if self._n_classes == 2 else self._n_classes)
+        trees = len(splits) * USUAL_ITER * (1 if self._n_classes == 2 else self._n_classes)
         cells = len(rows.y) * self._columns.n_columns
         self.expected_seconds = trees * (TREE_SECONDS + CELL_SECONDS * cells)
 
@@ -153,5 +157,7 @@ class BoostingTrainer:
         return np.array(losses)
 
 
+USUAL_ITER = 300
+"""Iterations that training usually takes."""
 TREE_SECONDS, CELL_SECONDS = 1.5e-4, 3e-9
 """The time that a tree takes, and each cell of the table for each tree, on one core of a usual machine."""
