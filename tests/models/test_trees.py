@@ -171,6 +171,37 @@ def test_blocks_traces_and_groups_of_steps_change_nothing(monkeypatch, name):
     torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
 
 
+class TestForestsOfManyClasses:
+    N_CLASSES = 60
+
+    def rows(self):
+        rng = np.random.default_rng(0)
+        y = np.arange(600) % self.N_CLASSES
+        x = rng.normal(size=(self.N_CLASSES, 5))[y] + rng.normal(size=(len(y), 5))
+        return torch.from_numpy(x.astype(np.float32)), y
+
+    def test_a_leaf_of_one_class_has_one_number(self):
+        x, y = self.rows()
+        model = ExtraTreesClassifier(10, random_state=0).fit(x.numpy(), y)
+        trees = Trees.of(model, TreeColumns(5), self.N_CLASSES)
+        n_leaves = sum(tree.tree_.n_leaves for tree in model.estimators_)
+        assert trees.n_probabilities == n_leaves
+        assert sum(buffer.nbytes for buffer in trees.state_dict().values()) < 30 * n_leaves
+        same_probabilities(trees, model, x, TreeColumns(5))
+
+    @pytest.mark.parametrize("options", [{"min_samples_leaf": 4}, {"max_depth": 2}, {"bootstrap": True}])
+    def test_leaves_of_several_classes(self, monkeypatch, options):
+        x, y = self.rows()
+        model = ExtraTreesClassifier(7, random_state=0, **options).fit(x.numpy(), y)
+        trees = Trees.of(model, TreeColumns(5), self.N_CLASSES)
+        same_probabilities(trees, model, x, TreeColumns(5))
+        expected = trees(x)
+        for rows in (1, 9):
+            assert torch.equal(torch.cat([trees(block) for block in x.split(rows)]), expected)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
+
+
 def test_copies_and_members_of_ensembles():
     x = encoded(0)
     made = [
