@@ -110,6 +110,7 @@ BAD_TENSORS = {
     "a category that is a number": lambda a: (a["category"].__setitem__(0, 0), a["column"].__setitem__(0, 0)),
     "a threshold of infinity": lambda a: a["threshold"].__setitem__(0, np.inf),
     "a value that is none": lambda a: a["value"].__setitem__(0, np.nan),
+    "a value of infinity": lambda a: a["value"].__setitem__(0, -np.inf),
     "all nodes are leaves": lambda a: a["is_leaf"].fill(True),
     "no node is a leaf": lambda a: a["is_leaf"].fill(False),
     "leaves come first": lambda a: a.update(is_leaf=np.sort(a["is_leaf"])[::-1].copy()),

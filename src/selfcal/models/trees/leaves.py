@@ -17,12 +17,13 @@ class Scores(nn.Module):
 
     Args:
         value: The score of each leaf.
+        n_trees: Number of trees.
         n_outputs: Scores of a row.
 
     Example:
         Four trees for two outputs:
 
-        >>> scores = Scores(np.array([0.0, 1.0, 0.5], dtype=np.float32), n_outputs=2)
+        >>> scores = Scores(np.array([0.0, 1.0, 0.5]), n_trees=4, n_outputs=2)
         >>> scores(torch.tensor([[0], [1], [2], [2]]))
         tensor([[0.5000, 1.5000]], dtype=torch.float64)
     """
@@ -31,17 +32,41 @@ class Scores(nn.Module):
     width = 1
     """Numbers of a leaf, at most."""
 
-    def __init__(self, value: NDArray[Any], n_outputs: int) -> None:
+    def __init__(self, value: NDArray[Any], n_trees: int, n_outputs: int) -> None:
         super().__init__()
         self.n_outputs = n_outputs
-        self.register_buffer("value", torch.from_numpy(value), persistent=False)
+        values, self.scale = fixed_point(value, n_trees)
+        self.register_buffer("value", torch.from_numpy(values), persistent=False)
 
     def forward(self, leaf: Tensor) -> Tensor:
         """The sums (rows, outputs), in double precision, for the leaf of each tree and row (trees, rows)."""
         n_trees, n_rows = leaf.shape
         values = self.value.index_select(0, leaf.flatten())
-        rounds = values.view(n_trees // self.n_outputs, self.n_outputs, n_rows)
-        return rounds.sum(dim=0, dtype=torch.float64).T
+        sums = values.view(n_trees // self.n_outputs, self.n_outputs, n_rows).sum(dim=0)
+        return sums.T.double() * self.scale
+
+
+def fixed_point(value: NDArray[Any], n_trees: int) -> tuple[NDArray[np.int64], float]:
+    """Scores as integers and their unit, so that a sum over trees is exact and does not depend on its order.
+
+    Args:
+        value: The scores.
+        n_trees: Number of scores that are added up at most.
+
+    Raises:
+        ModelFormatError: Not all scores are finite.
+
+    Example:
+        >>> integers, unit = fixed_point(np.array([0.1, -0.25]), n_trees=500)
+        >>> unit == 2.0**-55, np.abs(integers * unit - [0.1, -0.25]).max() < unit
+        (True, np.True_)
+    """
+    if not np.isfinite(value).all():
+        raise ModelFormatError("Leaves must have finite scores; these do not.")
+    _, exponent = np.frexp(n_trees * np.abs(value, dtype=np.float64).max())
+    return np.rint(np.ldexp(value.astype(np.float64), 62 - exponent)).astype(np.int64), 2.0 ** float(
+        exponent - 62
+    )
 
 
 class Probabilities(nn.Module):
