@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from selfcal.ensembles.modules import EnsembleModule
 from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.models.spec import Builder
 from selfcal.models.trees import TreeColumns, Trees, masks, module, steps
 from selfcal.models.trees.leaves import fixed_point
 from selfcal.models.trees.masks import MAX_LEAVES
@@ -308,6 +309,16 @@ def test_a_copy_with_other_arrays_uses_them():
     state = trees.state_dict() | {"value": -trees.value, "base": -trees.base}
     other.load_state_dict(state)
     torch.testing.assert_close(other(x), -trees(x))
+
+
+def test_boosting_stored_before_forests_were_compact():
+    x = encoded(0)
+    trees = Trees.of(boosting().fit(COLUMNS(x).numpy(), labels(x, 2)), COLUMNS, 2)
+    spec = trees.spec() | {"averaged": False}
+    del spec["n_probabilities"]
+    again = Trees.from_spec(spec, Builder(13, 2))
+    again.load_state_dict(trees.state_dict())
+    assert torch.equal(again(x), trees(x))
 
 
 class TestDamagedArrays:

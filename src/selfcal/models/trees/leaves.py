@@ -64,9 +64,8 @@ def fixed_point(value: NDArray[Any], n_trees: int) -> tuple[NDArray[np.int64], f
     if not np.isfinite(value).all():
         raise ModelFormatError("Leaves must have finite scores; these do not.")
     _, exponent = np.frexp(n_trees * np.abs(value, dtype=np.float64).max())
-    return np.rint(np.ldexp(value.astype(np.float64), 62 - exponent)).astype(np.int64), 2.0 ** float(
-        exponent - 62
-    )
+    integers = np.rint(np.ldexp(value.astype(np.float64), 62 - exponent))
+    return integers.astype(np.int64), 2.0 ** float(exponent - 62)
 
 
 class Probabilities(nn.Module):

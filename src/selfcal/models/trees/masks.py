@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from selfcal._support.checks import Int
-from selfcal.models.trees.columns import TreeColumns
 from selfcal.models.trees.leaves import fixed_point
 from selfcal.models.trees.nodes import left_children, levels
 from selfcal.models.trees.ranks import HIGHEST, Ranks, can_be_ranked
@@ -40,7 +39,6 @@ class Masks(nn.Module):
         is_leaf: Whether each node is a leaf, in the order of `selfcal.models.trees.nodes`.
         n_trees: Number of trees.
         splits: Of the inner nodes.
-        columns: The columns of a row.
         value: The score of each leaf.
         n_outputs: Scores of a row; the trees are for each of them in turn.
 
@@ -49,7 +47,7 @@ class Masks(nn.Module):
 
         >>> split = Splits(*map(np.array, ([0], [0.5], [True], [-1], np.zeros((0, 1), dtype=bool))))
         >>> nodes = np.array([False, True, True]), 1, split
-        >>> masks = Masks(*nodes, TreeColumns(1), value=np.array([-1.0, 2.0]), n_outputs=1)
+        >>> masks = Masks(*nodes, value=np.array([-1.0, 2.0]), n_outputs=1)
         >>> masks(torch.tensor([[0.0], [1.0], [torch.nan]])).T
         tensor([[-1.,  2.,  2.]], dtype=torch.float64)
 
@@ -70,7 +68,6 @@ class Masks(nn.Module):
         is_leaf: NDArray[np.bool_],
         n_trees: int,
         splits: Splits,
-        columns: TreeColumns,
         *,
         value: NDArray[Any],
         n_outputs: int,
@@ -78,10 +75,10 @@ class Masks(nn.Module):
         super().__init__()
         tree, size, bit = _places(is_leaf, n_trees)
         left = left_children(is_leaf, n_trees)[~is_leaf]
-        # a test is true for rows for which something is crossed out, on the left if it is not the opposite
+        # the right child has the higher bits if it has fewer leaves; its test is true for rows that go to the left
         opposite = size[left] >= size[left + 1]
         child = left + opposite
-        self.ranks = Ranks(splits, columns, opposite)
+        self.ranks = Ranks(splits, opposite)
         self.n_outputs = n_outputs
         n_leaves = size[:n_trees]
         width = int(n_leaves.max())

@@ -39,9 +39,9 @@ class Trees(Wrapper, key="trees"):
     numbers with missing values and categories with `TreeColumns`.
 
     Nodes are in the order of `selfcal.models.trees.nodes`. Thresholds are rounded down to single precision, which
-    changes no comparison with a number of single precision. The scores of boosting are added up exactly, so that the
-    logits of a row do not depend on other rows. `Masks` finds the leaves of small boosted trees several times faster
-    than `Steps`, which is for deep trees and for traces. There is nothing to train.
+    changes no comparison with a number of single precision. The scores of boosting are added up in fixed point, so
+    that the logits of a row do not depend on other rows. `Masks` finds the leaves of small boosted trees several
+    times faster than `Steps`, which is for deep trees and for traces. There is nothing to train.
 
     Args:
         columns: The columns that trees split.
@@ -188,7 +188,7 @@ class Trees(Wrapper, key="trees"):
             return
         self.leaves = Scores(arrays["value"], self.n_trees, len(self.outputs))
         if Masks.suit(*nodes):
-            self.masks = Masks(*nodes, self.columns, value=arrays["value"], n_outputs=len(self.outputs))
+            self.masks = Masks(*nodes, value=arrays["value"], n_outputs=len(self.outputs))
 
     @property
     def _block_rows(self) -> int:
@@ -236,7 +236,7 @@ class Trees(Wrapper, key="trees"):
         return cls(
             columns,
             build.n_classes,
-            n_probabilities=value.get("n_probabilities"),  # stored boosting may lack it
+            n_probabilities=value.get("n_probabilities"),  # older boosting lacks it
             outputs=value["outputs"],
             **sizes,
         )

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from selfcal.models.trees.columns import TreeColumns
 from selfcal.models.trees.steps import Splits
 
 HIGHEST = 255
@@ -26,7 +25,6 @@ class Ranks(nn.Module):
 
     Args:
         splits: Of all inner nodes.
-        columns: The columns of a row.
         opposite: For each split, whether it is to be true for rows that go to the left, instead of the right.
 
     Attributes:
@@ -35,7 +33,7 @@ class Ranks(nn.Module):
 
     Example:
         >>> split = Splits(*map(np.array, ([0, 0], [0.5, 2], [False, True], [-1, -1], np.zeros((0, 1), dtype=bool))))
-        >>> ranks = Ranks(split, TreeColumns(1), opposite=np.array([False, True]))
+        >>> ranks = Ranks(split, opposite=np.array([False, True]))
         >>> ranks(torch.tensor([[0.0], [1.0], [3.0], [torch.nan]]))[ranks.source]
         tensor([[  0,   1,   2,   0],
                 [255, 254, 253,   0]], dtype=torch.uint8)
@@ -46,7 +44,7 @@ class Ranks(nn.Module):
     used: Tensor
     tree: Tensor
 
-    def __init__(self, splits: Splits, columns: TreeColumns, opposite: NDArray[np.bool_]) -> None:
+    def __init__(self, splits: Splits, opposite: NDArray[np.bool_]) -> None:
         super().__init__()
         of_number = splits.category < 0
         used = np.unique(splits.column[of_number])
