@@ -50,6 +50,10 @@ def boosting_of(description):
     return description["network"]["members"][0]["trees"]
 
 
+def forest_of(description):
+    return description["network"]["members"][1]["trees"]
+
+
 BAD_SPECS = {
     "no spec": (lambda d: d["network"]["members"].insert(0, {"trees": []}), "described by their sizes"),
     "no size": (lambda d: boosting_of(d).pop("n_splits"), "n_splits"),
@@ -61,8 +65,11 @@ BAD_SPECS = {
     "trees beyond any integer": (lambda d: boosting_of(d).update(n_trees=5 * 10**40), "holds no usable model"),
     "absurdly many splits": (lambda d: boosting_of(d).update(n_splits=2**61), "holds no usable model"),
     "many category splits": (lambda d: boosting_of(d).update(n_category_splits=10**12), "do not fit the network"),
-    "another kind": (lambda d: boosting_of(d).update(averaged=True), "do not fit the network"),
-    "no kind": (lambda d: boosting_of(d).update(averaged="no"), "averaged must be True or False"),
+    "boosting as a forest": (lambda d: boosting_of(d).update(n_probabilities=12), "do not fit the network"),
+    "a forest as boosting": (lambda d: forest_of(d).update(n_probabilities=None, n_trees=5), "do not fit"),
+    "no kind": (lambda d: forest_of(d).update(n_probabilities="no"), "n_probabilities must be a whole number"),
+    "no probabilities": (lambda d: forest_of(d).update(n_probabilities=0), "n_probabilities must be a whole number"),
+    "absurdly many": (lambda d: forest_of(d).update(n_probabilities=2**62), "holds no usable model"),
     "a class twice": (lambda d: boosting_of(d).update(outputs=[0, 1, 2, 3, 3]), "must be different classes"),
     "a class that is none": (lambda d: boosting_of(d).update(outputs=[0, 1, 2, 3, 5]), "must be different classes"),
     "no class": (lambda d: boosting_of(d).update(outputs=[]), "must be different classes"),
@@ -83,9 +90,9 @@ def test_malformed_specs(tmp_path, good, change, message):
     refused(written(tmp_path / "model", good[0] | {"model.json": json.dumps(description).encode()}), message)
 
 
-def changed_tensors(files, change):
+def changed_tensors(files, change, member=0):
     tensors = load(files["model.safetensors"])
-    name = "network.members.0."
+    name = f"network.members.{member}."
     arrays = {
         key.removeprefix(name): values.copy() for key, values in tensors.items() if key.startswith(name)
     }
@@ -103,6 +110,7 @@ BAD_TENSORS = {
     "a category that is a number": lambda a: (a["category"].__setitem__(0, 0), a["column"].__setitem__(0, 0)),
     "a threshold of infinity": lambda a: a["threshold"].__setitem__(0, np.inf),
     "a value that is none": lambda a: a["value"].__setitem__(0, np.nan),
+    "a value of infinity": lambda a: a["value"].__setitem__(0, -np.inf),
     "all nodes are leaves": lambda a: a["is_leaf"].fill(True),
     "no node is a leaf": lambda a: a["is_leaf"].fill(False),
     "leaves come first": lambda a: a.update(is_leaf=np.sort(a["is_leaf"])[::-1].copy()),
@@ -115,6 +123,33 @@ BAD_TENSORS = {
 @pytest.mark.parametrize("change", BAD_TENSORS.values(), ids=BAD_TENSORS.keys())
 def test_malformed_tensors(tmp_path, good, change):
     refused(written(tmp_path / "model", changed_tensors(good[0], change)))
+
+
+BAD_FORESTS = {
+    "an output that is not there": lambda a: a["leaf_output"].__setitem__(0, 5),
+    "an output below zero": lambda a: a["leaf_output"].__setitem__(-1, -1),
+    "a leaf without": lambda a: exchange(a["leaf_size"], 0, -a["leaf_size"][0]),
+    "a leaf below zero": lambda a: exchange(a["leaf_size"], 0, -a["leaf_size"][0] - 1),
+    "a leaf of more than all": lambda a: exchange(a["leaf_size"], 0, 6 - a["leaf_size"][0]),
+    "more than there are": lambda a: a["leaf_size"].__setitem__(a["leaf_size"].argmin(), a["leaf_size"].min() + 1),
+    "fewer than there are": lambda a: a["leaf_size"].__setitem__(a["leaf_size"].argmax(), a["leaf_size"].max() - 1),
+    "a value that is none": lambda a: a["value"].__setitem__(0, np.nan),
+    "other integers": lambda a: a.update(leaf_output=a["leaf_output"].astype(np.int32)),
+    "fewer leaves": lambda a: a.update(leaf_size=a["leaf_size"][1:]),
+    "a probability of each class": lambda a: a.update(value=np.zeros((len(a["leaf_size"]), 5), np.float32)),
+}  # fmt: skip
+
+
+def exchange(size, leaf, difference):
+    """Another size of one leaf, at the cost of the next one."""
+    size[leaf] += difference
+    size[leaf + 1] -= difference
+
+
+@pytest.mark.fault("S2")
+@pytest.mark.parametrize("change", BAD_FORESTS.values(), ids=BAD_FORESTS.keys())
+def test_malformed_forests(tmp_path, good, change):
+    refused(written(tmp_path / "model", changed_tensors(good[0], change, member=1)))
 
 
 @pytest.mark.fault("S2")
@@ -137,7 +172,8 @@ def test_numbers_exchanged_at_random(good, tmp_path_factory, seed):
         if array.size:
             array.flat[i], array.flat[j] = array.flat[j], array.flat[i]
 
-    folder = written(tmp_path_factory.getbasetemp() / "exchanged", changed_tensors(good[0], shuffle))
+    files = changed_tensors(good[0], shuffle, member=rng.randrange(2))
+    folder = written(tmp_path_factory.getbasetemp() / "exchanged", files)
     with suppress(ModelFormatError):
         probs = SelfCalibratedClassifier.load(folder).predict_proba(ROWS)
         np.testing.assert_allclose(probs.sum(axis=1), 1)

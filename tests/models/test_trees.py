@@ -13,9 +13,12 @@ from sklearn.linear_model import LogisticRegression
 
 from selfcal.ensembles.modules import EnsembleModule
 from selfcal.errors import ConfigError, ModelFormatError
-from selfcal.models.trees import TreeColumns, Trees, module, steps
+from selfcal.models.spec import Builder
+from selfcal.models.trees import TreeColumns, Trees, masks, module, steps
+from selfcal.models.trees.leaves import fixed_point
+from selfcal.models.trees.masks import MAX_LEAVES
 from selfcal.models.trees.module import MIN_PROBABILITY, _rounded_down
-from selfcal.models.trees.nodes import MAX_DEPTH, in_order, left_children
+from selfcal.models.trees.nodes import MAX_DEPTH, in_order, left_children, levels
 from selfcal.tabular.features import FeatureGroups
 
 GROUPS = FeatureGroups(missing=((0, 3), (2, 4)), categories=((5, 9), (10, 13)))
@@ -156,19 +159,133 @@ def test_a_category_that_did_not_occur_goes_with_the_missing_ones():
     same_probabilities(trees, model, unseen)
 
 
-@pytest.mark.parametrize("name", ["boosting", "extra trees"])
+@pytest.mark.parametrize("name", ["boosting", "deep boosting", "extra trees"])
 def test_blocks_traces_and_groups_of_steps_change_nothing(monkeypatch, name):
     x = encoded(0)
     trees = Trees.of(CLASSIFIERS[name].fit(COLUMNS(x).numpy(), labels(x, 3)), COLUMNS, 3)
     expected = trees(x)
     for size in (1, 3, 100):
         monkeypatch.setattr(steps, "STEPS_TOGETHER", size)
-        torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
-    for places in (1, 7 * trees.n_trees):
-        monkeypatch.setattr(module, "BLOCK_PLACES", places)
-        torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
+        assert torch.equal(trees(x), expected)
+    for rows, n_trees in ((1, 1), (7, 5)):
+        monkeypatch.setattr(module, "BLOCK_PLACES", rows * trees.n_trees)
+        monkeypatch.setattr(module, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(masks, "BLOCK_TREES", n_trees)
+        assert torch.equal(trees(x), expected)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
+
+
+class TestMasks:
+    """Against steps from node to node, which the tests above compare with scikit-learn."""
+
+    @settings(deadline=None, max_examples=25)
+    @given(
+        seed=st.integers(0, 10_000),
+        n_classes=st.integers(2, 4),
+        leaves=st.integers(2, MAX_LEAVES),
+        shallow=st.booleans(),
+    )
+    def test_the_same_leaves_and_sums(self, seed, n_classes, leaves, shallow):
+        x = encoded(seed)
+        model = boosting(
+            max_leaf_nodes=leaves,
+            max_depth=3 if shallow else None,
+            categorical_features=COLUMNS.categorical[seed % 3 :],
+        )
+        trees = Trees.of(model.fit(COLUMNS(x).numpy(), labels(x, n_classes, seed)), COLUMNS, n_classes)
+        assert trees.masks is not None
+        new = COLUMNS(encoded(seed + 1, n=300))
+        new[:50, :4] = torch.tensor([torch.inf, -torch.inf, torch.nan, 0, 3e38]).repeat(40).view(50, 4)
+        assert torch.equal(trees.masks(new), trees.leaves(trees.steps(new)))
+
+    def trees(self, n_trees, is_leaf, threshold):
+        """Trees of one column, whose leaves have the values 1, 2 and so on."""
+        sizes = {"n_trees": n_trees, "n_splits": len(threshold), "n_category_splits": 0}
+        trees = Trees(TreeColumns(1), 2, **sizes, n_probabilities=None, outputs=[1])
+        trees.is_leaf.copy_(torch.tensor(is_leaf))
+        trees.threshold.copy_(torch.tensor(threshold))
+        trees.category.fill_(-1)
+        trees.value.copy_(torch.arange(1.0, len(trees.value) + 1))
+        trees.load_state_dict(trees.state_dict())
+        return trees
+
+    def test_all_shapes_of_small_trees(self):
+        """From a chain to a complete tree: the numbers from 0 on in a leaf each, divided at random."""
+        x = torch.arange(-1.0, MAX_LEAVES + 1)[:, None]
+        rng = np.random.default_rng(0)
+        for n_leaves in [*range(2, MAX_LEAVES + 1)] * 3:
+            level, is_leaf, threshold = [(0, n_leaves)], [], []
+            while level:
+                is_leaf += [stop - start == 1 for start, stop in level]
+                inner = [
+                    (start, stop, rng.integers(start + 1, stop)) for start, stop in level if stop - start > 1
+                ]
+                threshold += [cut - 0.5 for *_, cut in inner]
+                level = [part for start, stop, cut in inner for part in ((start, cut), (cut, stop))]
+            trees = self.trees(1, is_leaf, threshold)
+            leaf = trees.masks(x)
+            assert torch.equal(leaf, trees.leaves(trees.steps(x)))
+            assert len(leaf.unique()) == n_leaves
+
+    @pytest.mark.parametrize("name", ["deep boosting", "single leaves", "extra trees", "random forest"])
+    def test_other_trees_go_step_by_step(self, name):
+        x = encoded(0)
+        trees = Trees.of(CLASSIFIERS[name].fit(COLUMNS(x).numpy(), labels(x, 3)), COLUMNS, 3)
+        assert trees.masks is None
+
+    def test_more_thresholds_than_ranks(self):
+        x = torch.arange(-1.0, 300.0)[:, None]
+        for n_trees, ranked in ((255, True), (256, False)):
+            trees = self.trees(n_trees, [False] * n_trees + [True] * 2 * n_trees, range(n_trees))
+            assert (trees.masks is not None) == ranked
+            right = (x.long() - torch.arange(n_trees)).clamp(0, 1)
+            expected = (1 + right + 2 * torch.arange(n_trees)).sum(dim=1)
+            assert torch.equal(trees(x)[:, 1], expected.float())
+
+    def test_trees_of_very_different_size(self):
+        """Masks as long as that of the largest tree would be a waste, and large for a small file."""
+        chain = [False, *[True] * 999, *[True, False] * 29, True, True]
+        assert self.trees(1000, chain, [0.0] * 30).masks is None
+
+
+@given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1), st.integers(1, 10_000))
+def test_scores_in_fixed_point(values, n_trees):
+    value = np.array(values)
+    integers, unit = fixed_point(value, n_trees)
+    assert n_trees * int(np.abs(integers).max()) < 2**63
+    np.testing.assert_allclose(integers * unit, value, rtol=0, atol=n_trees * np.abs(value).max() * 2.0**-60)
+
+
+class TestForestsOfManyClasses:
+    N_CLASSES = 60
+
+    def rows(self):
+        rng = np.random.default_rng(0)
+        y = np.arange(600) % self.N_CLASSES
+        x = rng.normal(size=(self.N_CLASSES, 5))[y] + rng.normal(size=(len(y), 5))
+        return torch.from_numpy(x.astype(np.float32)), y
+
+    def test_a_leaf_of_one_class_has_one_number(self):
+        x, y = self.rows()
+        model = ExtraTreesClassifier(10, random_state=0).fit(x.numpy(), y)
+        trees = Trees.of(model, TreeColumns(5), self.N_CLASSES)
+        n_leaves = sum(tree.tree_.n_leaves for tree in model.estimators_)
+        assert trees.n_probabilities == n_leaves
+        assert sum(buffer.nbytes for buffer in trees.state_dict().values()) < 30 * n_leaves
+        same_probabilities(trees, model, x, TreeColumns(5))
+
+    @pytest.mark.parametrize("options", [{"min_samples_leaf": 4}, {"max_depth": 2}, {"bootstrap": True}])
+    def test_leaves_of_several_classes(self, monkeypatch, options):
+        x, y = self.rows()
+        model = ExtraTreesClassifier(7, random_state=0, **options).fit(x.numpy(), y)
+        trees = Trees.of(model, TreeColumns(5), self.N_CLASSES)
+        same_probabilities(trees, model, x, TreeColumns(5))
+        expected = trees(x)
+        for rows in (1, 9):
+            assert torch.equal(torch.cat([trees(block) for block in x.split(rows)]), expected)
+        monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+        torch.testing.assert_close(trees(x), expected, rtol=0, atol=1e-6)
 
 
 def test_copies_and_members_of_ensembles():
@@ -192,6 +309,16 @@ def test_a_copy_with_other_arrays_uses_them():
     state = trees.state_dict() | {"value": -trees.value, "base": -trees.base}
     other.load_state_dict(state)
     torch.testing.assert_close(other(x), -trees(x))
+
+
+def test_boosting_stored_before_forests_were_compact():
+    x = encoded(0)
+    trees = Trees.of(boosting().fit(COLUMNS(x).numpy(), labels(x, 2)), COLUMNS, 2)
+    spec = trees.spec() | {"averaged": False}
+    del spec["n_probabilities"]
+    again = Trees.from_spec(spec, Builder(13, 2))
+    again.load_state_dict(trees.state_dict())
+    assert torch.equal(again(x), trees(x))
 
 
 class TestDamagedArrays:
@@ -229,6 +356,14 @@ class TestDamagedArrays:
         state = copy.deepcopy(trees.state_dict())
         state["threshold"][0] = value
         with pytest.raises(ModelFormatError, match="finite thresholds"):
+            trees.load_state_dict(state)
+
+    @pytest.mark.parametrize("value", [np.inf, -np.inf])
+    def test_scores(self, value):
+        trees = self.trees()
+        state = copy.deepcopy(trees.state_dict())
+        state["value"][3] = value
+        with pytest.raises(ModelFormatError, match="finite scores"):
             trees.load_state_dict(state)
 
     @pytest.mark.parametrize("node", [0, 5, -1])
@@ -328,7 +463,7 @@ class TestNodes:
         order = in_order(left, right, np.array(roots))
         assert sorted(order) == list(range(len(left)))
         is_leaf = left[order] < 0
-        child, _ = left_children(is_leaf, n_trees)
+        child = left_children(is_leaf, n_trees)
         for new, old in enumerate(order):
             if is_leaf[new]:
                 assert child[new] == new
@@ -343,11 +478,11 @@ class TestNodes:
     )  # fmt: skip
     def test_what_does_not_form_trees(self, is_leaf, n_trees):
         with pytest.raises(ModelFormatError, match=f"must form {n_trees} trees"):
-            left_children(np.array(is_leaf, dtype=bool), n_trees)
+            levels(np.array(is_leaf, dtype=bool), n_trees)
 
     def test_the_depth_is_bounded(self):
         chain = [False, *[True, False] * (MAX_DEPTH - 1), True, True]
-        assert left_children(np.array(chain), 1)[1] == MAX_DEPTH
+        assert len(levels(np.array(chain), 1)) == MAX_DEPTH + 1
         deeper = [False, *[True, False] * MAX_DEPTH, True, True]
         with pytest.raises(ModelFormatError, match=f"at most {MAX_DEPTH}; got {MAX_DEPTH + 1}"):
-            left_children(np.array(deeper), 1)
+            levels(np.array(deeper), 1)

@@ -61,7 +61,7 @@ def test_trees(tmp_path, wrap):
         model.fit(x.numpy(), labels(x, 3))
     trees = [
         Trees.of(CLASSIFIERS[name].fit(COLUMNS(x).numpy(), labels(x, 3)), COLUMNS, 3)
-        for name in ("boosting", "extra trees")
+        for name in ("boosting", "random forest")
     ]
     model.module_ = wrap(trees).eval()
     path = to_onnx(model, tmp_path / "model.onnx")

@@ -10,10 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selfcal._support.checks import boolean, positive_int
+from selfcal._support.checks import positive_int
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.models.spec import Builder, Wrapper
 from selfcal.models.trees.columns import TreeColumns
+from selfcal.models.trees.leaves import Probabilities, Scores
+from selfcal.models.trees.masks import BLOCK_ROWS, Masks
 from selfcal.models.trees.scikit_learn import read
 from selfcal.models.trees.steps import Splits, Steps
 from selfcal.tabular.features import FeatureGroups
@@ -37,7 +39,9 @@ class Trees(Wrapper, key="trees"):
     numbers with missing values and categories with `TreeColumns`.
 
     Nodes are in the order of `selfcal.models.trees.nodes`. Thresholds are rounded down to single precision, which
-    changes no comparison with a number of single precision. There is nothing to train.
+    changes no comparison with a number of single precision. The scores of boosting are added up in fixed point, so
+    that the logits of a row do not depend on other rows. `Masks` finds the leaves of small boosted trees several
+    times faster than `Steps`, which is for deep trees and for traces. There is nothing to train.
 
     Args:
         columns: The columns that trees split.
@@ -45,9 +49,10 @@ class Trees(Wrapper, key="trees"):
         n_trees: Number of trees.
         n_splits: Inner nodes of all trees.
         n_category_splits: Those that split a category.
-        outputs: The class of each score. Boosting has trees for each score in turn; a leaf of a forest has all of
-            them.
-        averaged: Whether the trees are a forest, which averages probabilities, or boosting, which adds up scores.
+        n_probabilities: Probabilities other than zero in all leaves of a forest, which averages them; None for
+            boosting, which adds up one score of each leaf.
+        outputs: The class of each score. Boosting has trees for each score in turn; a leaf of a forest has
+            probabilities of some of them.
 
     Example:
         >>> from sklearn.ensemble import HistGradientBoostingClassifier
@@ -64,9 +69,13 @@ class Trees(Wrapper, key="trees"):
     missing_right: Tensor
     category: Tensor
     level_right: Tensor
+    leaf_size: Tensor
+    leaf_output: Tensor
     value: Tensor
     base: Tensor
     steps: Steps
+    leaves: Scores | Probabilities
+    masks: Masks | None
 
     def __init__(
         self,
@@ -76,8 +85,8 @@ class Trees(Wrapper, key="trees"):
         n_trees: int,
         n_splits: int,
         n_category_splits: int,
+        n_probabilities: int | None,
         outputs: Sequence[int],
-        averaged: bool,
     ) -> None:
         super().__init__()
         self.columns = columns
@@ -85,11 +94,13 @@ class Trees(Wrapper, key="trees"):
         self.n_trees = positive_int("n_trees", n_trees)
         self.n_splits = positive_int("n_splits", n_splits, low=0)
         self.n_category_splits = positive_int("n_category_splits", n_category_splits, low=0)
+        self.n_probabilities = None
+        if n_probabilities is not None:
+            self.n_probabilities = positive_int("n_probabilities", n_probabilities)
         self.outputs = [positive_int("outputs", output, low=0) for output in outputs]
-        self.averaged = boolean("averaged", averaged)
         if not self.outputs or len({*self.outputs}) != len(self.outputs) or max(self.outputs) >= n_classes:
             raise ConfigError(f"outputs must be different classes, of {n_classes}; got {self.outputs[:10]}.")
-        if not averaged and n_trees % len(self.outputs):
+        if not self.averaged and n_trees % len(self.outputs):
             raise ConfigError(f"n_trees must be a multiple of the {len(self.outputs)} scores; got {n_trees}.")
         shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]] = {
             "is_leaf": (torch.bool, (n_trees + 2 * n_splits,)),
@@ -98,9 +109,14 @@ class Trees(Wrapper, key="trees"):
             "missing_right": (torch.bool, (n_splits,)),
             "category": (torch.int32, (n_splits,)),
             "level_right": (torch.bool, (n_category_splits, max(columns.n_levels, default=0) + 1)),
-            "value": (torch.float32, (n_trees + n_splits, len(self.outputs))[: 2 if averaged else 1]),
+            "value": (torch.float32, (n_trees + n_splits,)),
             "base": (torch.float64, (n_classes,)),
         }
+        if self.n_probabilities is not None:
+            small = torch.int16 if n_classes < 1 << 15 else torch.int32
+            shapes["leaf_size"] = (small, (n_trees + n_splits,))
+            shapes["leaf_output"] = (small, (self.n_probabilities,))
+            shapes["value"] = (torch.float32, (self.n_probabilities,))
         for name, (dtype, shape) in shapes.items():
             self.register_buffer(name, torch.zeros(shape, dtype=dtype))
         self.register_load_state_dict_post_hook(_loaded)
@@ -129,8 +145,8 @@ class Trees(Wrapper, key="trees"):
             n_trees=fitted.n_trees,
             n_splits=len(fitted.column),
             n_category_splits=len(fitted.level_right),
+            n_probabilities=None if boosted else len(fitted.value),
             outputs=outputs,
-            averaged=not boosted,
         )
         base = np.full(n_classes, ABSENT_LOGIT if boosted else 0.0)
         base[classes] = 0.0
@@ -146,22 +162,14 @@ class Trees(Wrapper, key="trees"):
         """The logits of these rows."""
         if torch.compiler.is_compiling():  # a trace is for any number of rows
             return self._logits(x)
-        widest = max(
-            2 * self.columns.n_columns + self.n_category_splits,
-            self.n_trees * len(self.outputs),
-            self.n_classes,
-        )
-        rows = max(1, min(BLOCK_PLACES // self.n_trees, BLOCK_NUMBERS // widest))
-        return torch.cat([self._logits(block) for block in x.split(rows)])
+        return torch.cat([self._logits(block) for block in x.split(self._block_rows)])
 
     def _logits(self, x: Tensor) -> Tensor:
-        n_rows, n_outputs = x.shape[0], len(self.outputs)
-        values = self.value.index_select(0, self.steps(self.columns(x)).flatten())
-        if self.averaged:
-            scores = values.view(self.n_trees, n_rows, n_outputs).sum(dim=0, dtype=torch.float64)
+        columns = self.columns(x)
+        if self.masks is None or torch.compiler.is_compiling():
+            scores = self.leaves(self.steps(columns))
         else:
-            rounds = values.view(self.n_trees // n_outputs, n_outputs, n_rows)
-            scores = rounds.sum(dim=0, dtype=torch.float64).T
+            scores = self.masks(columns)
         without = torch.zeros_like(scores[:, :1])
         scores = torch.cat([scores, without], dim=1)[:, self._places] + self.base
         return (scores.clamp(min=MIN_PROBABILITY).log() if self.averaged else scores).float()
@@ -170,9 +178,34 @@ class Trees(Wrapper, key="trees"):
         """Check the arrays, which may come from an untrusted file, and derive what `forward` needs."""
         if self.value.is_meta:
             return
-        arrays = {name: self.get_buffer(name).numpy(force=True) for name in ("is_leaf", *Splits._fields)}
-        is_leaf = arrays.pop("is_leaf")
-        self.steps = Steps(is_leaf, self.n_trees, Splits(**arrays), self.columns)
+        arrays = {name: buffer.numpy(force=True) for name, buffer in self.named_buffers(recurse=False)}
+        splits = Splits(*(arrays[name] for name in Splits._fields))
+        nodes = arrays["is_leaf"], self.n_trees, splits
+        self.steps, self.masks = Steps(*nodes, self.columns), None
+        if self.averaged:
+            pairs = arrays["leaf_size"], arrays["leaf_output"], arrays["value"]
+            self.leaves = Probabilities(*pairs, n_outputs=len(self.outputs))
+            return
+        self.leaves = Scores(arrays["value"], self.n_trees, len(self.outputs))
+        if Masks.suit(*nodes):
+            self.masks = Masks(*nodes, value=arrays["value"], n_outputs=len(self.outputs))
+
+    @property
+    def _block_rows(self) -> int:
+        """Rows to work on together."""
+        if self.masks is not None:
+            return BLOCK_ROWS
+        widest = max(
+            2 * self.columns.n_columns + self.n_category_splits,
+            self.n_trees * self.leaves.width,
+            self.n_classes,
+        )
+        return max(1, min(BLOCK_PLACES // self.n_trees, BLOCK_NUMBERS // widest))
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the trees are a forest."""
+        return self.n_probabilities is not None
 
     @property
     def _places(self) -> list[int]:
@@ -186,8 +219,8 @@ class Trees(Wrapper, key="trees"):
         sizes = {name: getattr(self, name) for name in _SIZES}
         return {
             **sizes,
+            "n_probabilities": self.n_probabilities,
             "outputs": self.outputs,
-            "averaged": self.averaged,
             "missing": groups.missing,
             "categories": groups.categories,
         }
@@ -200,7 +233,13 @@ class Trees(Wrapper, key="trees"):
             raise ModelFormatError(f"Trees must be described by their sizes; got a {type(value).__name__}.")
         columns = TreeColumns(build.n_features, FeatureGroups(value["missing"], value["categories"]))
         sizes = {name: value[name] for name in _SIZES}
-        return cls(columns, build.n_classes, outputs=value["outputs"], averaged=value["averaged"], **sizes)
+        return cls(
+            columns,
+            build.n_classes,
+            n_probabilities=value.get("n_probabilities"),  # older boosting lacks it
+            outputs=value["outputs"],
+            **sizes,
+        )
 
     def summary(self) -> str:
         """The number of trees, and how they are combined."""

@@ -32,8 +32,8 @@ def in_order(left: Int, right: Int, roots: Int) -> Int:
     return np.concatenate(levels)
 
 
-def left_children(is_leaf: NDArray[np.bool_], n_trees: int) -> tuple[NDArray[np.int32], int]:
-    """The left child of each node, for a leaf the leaf itself; and the steps from a root to the deepest leaf.
+def levels(is_leaf: NDArray[np.bool_], n_trees: int) -> list[slice]:
+    """The places of the nodes of each level.
 
     Raises:
         ModelFormatError: The nodes do not form so many trees, or these are too deep.
@@ -41,19 +41,29 @@ def left_children(is_leaf: NDArray[np.bool_], n_trees: int) -> tuple[NDArray[np.
     Example:
         A tree with three leaves, and one that is a leaf only:
 
-        >>> left_children(np.array([False, True, True, False, True, True]), 2)
-        (array([2, 1, 2, 4, 4, 5], dtype=int32), 2)
+        >>> levels(np.array([False, True, True, False, True, True]), 2)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
     """
-    start, stop, depth = 0, n_trees, -1
+    found, start, stop = [], 0, n_trees
     while start < stop <= len(is_leaf):
-        depth += 1
+        found.append(slice(start, stop))
         start, stop = stop, stop + 2 * int((~is_leaf[start:stop]).sum())
-    if stop != len(is_leaf) or stop > MAX_NODES:
+    if stop != len(is_leaf) or stop > MAX_NODES or not found:
         raise ModelFormatError(f"The {len(is_leaf)} nodes must form {n_trees} trees; they do not.")
-    if depth > MAX_DEPTH:
+    if len(found) > MAX_DEPTH + 1:
         raise ModelFormatError(
-            f"Trees must have a depth of at most {MAX_DEPTH}; got {depth}. Fit them with a max_depth."
+            f"Trees must have a depth of at most {MAX_DEPTH}; got {len(found) - 1}. Fit them with a max_depth."
         )
+    return found
+
+
+def left_children(is_leaf: NDArray[np.bool_], n_trees: int) -> NDArray[np.int32]:
+    """The left child of each node, for a leaf the leaf itself.
+
+    Example:
+        >>> left_children(np.array([False, True, True, False, True, True]), 2)
+        array([2, 1, 2, 4, 4, 5], dtype=int32)
+    """
     left = np.arange(len(is_leaf), dtype=np.int32)
     left[~is_leaf] = n_trees + 2 * np.arange((len(is_leaf) - n_trees) // 2)
-    return left, depth
+    return left

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from selfcal.errors import ConfigError
 from selfcal.models.trees.columns import TreeColumns
@@ -25,7 +26,9 @@ class Fitted(NamedTuple):
         missing_right: Whether an inner node sends missing values to the right.
         category: Of inner nodes the row of `level_right`, -1 for those that split by a threshold.
         level_right: Whether each level, and at the end a missing value, goes to the right: (splits, levels + 1).
-        value: Of each leaf: one score in boosting, the probability of each class in a forest.
+        leaf_size: Classes of each leaf of a forest whose probability is not zero; None for boosting.
+        leaf_output: The places of these classes among all, leaf after leaf; None for boosting.
+        value: The score of each leaf of boosting; the probabilities of these classes, over the number of trees.
         baseline: The scores before the first tree; None for a forest.
         classes: The labels, as the trees have them.
     """
@@ -37,6 +40,8 @@ class Fitted(NamedTuple):
     missing_right: Array
     category: Array
     level_right: Array
+    leaf_size: Array | None
+    leaf_output: Array | None
     value: Array
     baseline: Array | None
     classes: Array
@@ -99,6 +104,8 @@ def _boosting(model: Any, n_levels: int, iterations: int | None) -> Fitted:
         missing_right=~nodes["missing_go_to_left"][inner].astype(bool),
         category=category,
         level_right=np.array(level_right, dtype=bool).reshape(-1, n_levels + 1),
+        leaf_size=None,
+        leaf_output=None,
         value=nodes["value"][order[leaf[order]]],
         baseline=np.ravel(model._baseline_prediction),
         classes=model.classes_,
@@ -133,14 +140,18 @@ def _forest(model: Any, n_levels: int) -> Fitted:
     offsets = _offsets([tree.feature for tree in trees])
     together = {
         name: np.concatenate([getattr(tree, name) for tree in trees])
-        for name in ("children_left", "children_right", "feature", "threshold", "missing_go_to_left", "value")
+        for name in ("children_left", "children_right", "feature", "threshold", "missing_go_to_left")
     }
     offset = np.repeat(offsets, [tree.node_count for tree in trees])
     leaf = together["children_left"] < 0
     left, right = (np.where(leaf, -1, together[f"children_{side}"] + offset) for side in ("left", "right"))
     order = in_order(left, right, offsets)
     inner = order[~leaf[order]]
-    counts = together["value"][order[leaf[order]], 0]
+    # one tree at a time: with many classes, the probabilities of all nodes are far more than anything else
+    values = sparse.vstack(
+        [sparse.csr_array(_probabilities(tree) / len(trees)) for tree in trees], format="csr"
+    )
+    values = values[(np.cumsum(leaf) - 1)[order[leaf[order]]]]
     return Fitted(
         n_trees=len(trees),
         is_leaf=leaf[order],
@@ -149,10 +160,18 @@ def _forest(model: Any, n_levels: int) -> Fitted:
         missing_right=~together["missing_go_to_left"][inner].astype(bool),
         category=np.full(len(inner), -1),
         level_right=np.empty((0, n_levels + 1), dtype=bool),
-        value=counts / counts.sum(axis=1, keepdims=True) / len(trees),
+        leaf_size=np.diff(values.indptr),
+        leaf_output=values.indices,
+        value=values.data,
         baseline=None,
         classes=model.classes_,
     )
+
+
+def _probabilities(tree: Any) -> Array:
+    """Of each class, in each leaf of a tree."""
+    counts = tree.value[tree.children_left < 0, 0]
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def _offsets(trees: list[Any]) -> Array:

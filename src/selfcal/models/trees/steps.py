@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from selfcal.errors import ModelFormatError
 from selfcal.models.trees.columns import TreeColumns
-from selfcal.models.trees.nodes import left_children
+from selfcal.models.trees.nodes import left_children, levels
 
 STEPS_TOGETHER = 8
 """Steps before the rows that have reached a leaf are left out; to find the others takes about as long as a step."""
@@ -77,7 +77,8 @@ class Steps(nn.Module):
     ) -> None:
         super().__init__()
         splits.check(columns)
-        left, self.depth = left_children(is_leaf, n_trees)
+        self.depth = len(levels(is_leaf, n_trees)) - 1
+        left = left_children(is_leaf, n_trees)
         self.n_trees = n_trees
         of_category, n = splits.category >= 0, columns.n_columns
         split_column = np.zeros(len(splits.level_right), np.int64)
