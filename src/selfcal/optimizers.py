@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self, cast
 
 import torch
@@ -21,7 +22,8 @@ from selfcal.training.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
 Rate = float | Callable[[int], float]
-"""A step size: a number, or a function of the number of the step (the first is 1) such as `StepDecay`."""
+"""A step size or weight decay: a number, or a function of the number of the step, from 1 on, such as `StepDecay` or a
+`Course`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,72 @@ class StepDecay:
     def __call__(self, count: int) -> float:
         """The size of step number `count`."""
         return self.start * self.factor ** bisect.bisect_left(self.after, count)
+
+
+@dataclass(frozen=True)
+class Course(ABC):
+    """A value that changes from the first to the last step of a training run, whose length `train` fills in.
+
+    Args:
+        peak: The largest value.
+        n_steps: The length of the run.
+    """
+
+    peak: float
+    n_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        in_range("peak", self.peak, 0, open_low=True)
+
+    def planned(self, n_steps: int) -> Self:
+        """The same course for a run of so many steps."""
+        return replace(self, n_steps=positive_int("n_steps", n_steps))
+
+    def __call__(self, count: int) -> float:
+        """The value at step number `count`."""
+        if self.n_steps is None:
+            raise ConfigError(
+                f"{self!r} must know how many steps it lasts; call its method planned(n_steps)."
+            )
+        return self.peak * self.fraction((count - 1) / self.n_steps)
+
+    @abstractmethod
+    def fraction(self, progress: float) -> float:
+        """The fraction of the peak after a fraction of the run."""
+
+
+class CosLog(Course):
+    """Four cosine waves of the step size, each twice as long as the one before: ``½ - ½ cos(2π log₂(1 + 15 t))``.
+
+    Example:
+        >>> rate = CosLog(0.04).planned(1500)
+        >>> [round(rate(step), 4) for step in (1, 101, 301, 701, 1500)]
+        [0.0, 0.0, 0.0, 0.0, 0.0]
+        >>> round(max(map(rate, range(1, 1501))), 4)
+        0.04
+
+    Reference:
+        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
+        data, 2024.
+    """
+
+    def fraction(self, progress: float) -> float:
+        """The height of the waves."""
+        return 0.5 - 0.5 * math.cos(2 * math.pi * math.log2(1 + 15 * progress))
+
+
+class FlatCosine(Course):
+    """Constant for half of the run, then falling to zero as a cosine does.
+
+    Example:
+        >>> decay = FlatCosine(0.02).planned(100)
+        >>> [round(decay(step), 4) for step in (1, 50, 76, 100)]
+        [0.02, 0.02, 0.01, 0.0]
+    """
+
+    def fraction(self, progress: float) -> float:
+        """One, then half a cosine wave."""
+        return 0.5 + 0.5 * math.cos(math.pi * max(0.0, 2 * progress - 1))
 
 
 def _checked_rate(rate: Rate) -> None:
@@ -88,6 +156,17 @@ class _RatedRule(OptimizerRule):
     def step_size(self, count: int) -> float:
         """The step size of step number `count`."""
         return _rate(self.lr, count)
+
+    def with_step_size(self, size: float) -> Self:
+        """The same rule with another step size; where it follows a course, with another peak."""
+        rate = replace(self.lr, peak=size) if isinstance(self.lr, Course) else size
+        return replace(cast(Any, self), lr=rate)
+
+    def planned(self, n_steps: int) -> Self:
+        """The same rule with its courses for a run of so many steps."""
+        values = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
+        courses = {name: one.planned(n_steps) for name, one in values.items() if isinstance(one, Course)}
+        return replace(cast(Any, self), **courses)
 
     def slowed(self, factor: float) -> Self:
         """The same rule with its step size times `factor`."""
@@ -208,13 +287,14 @@ class Adam(_RatedRule):
     lr: Rate = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    weight_decay: float = 0.0
+    weight_decay: Rate = 0.0
     decoupled: bool = False
 
     def __post_init__(self) -> None:
         _checked_rate(self.lr)
         in_range("eps", self.eps, 0, open_low=True)
-        in_range("weight_decay", self.weight_decay, 0)
+        if not callable(self.weight_decay):
+            in_range("weight_decay", self.weight_decay, 0)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas must be two numbers in [0, 1); got {self.betas!r}.")
 
@@ -238,7 +318,7 @@ class Adam(_RatedRule):
             lr=_rate(self.lr, count),
             beta1=self.betas[0],
             beta2=self.betas[1],
-            weight_decay=self.weight_decay,
+            weight_decay=_rate(self.weight_decay, count),
             eps=self.eps,
             amsgrad=False,
             maximize=False,
@@ -266,12 +346,13 @@ class Adam(_RatedRule):
             to_mean = torch.add(state_adjoints[0], to_mean, alpha=size)
             to_square = torch.add(state_adjoints[1], to_square, alpha=-size / 2)
         grad, to_theta = step.grad, adjoint
-        if self.weight_decay and not self.decoupled:
-            grad = grad.add(step.theta, alpha=self.weight_decay)
+        decay = _rate(self.weight_decay, step.count)
+        if decay and not self.decoupled:
+            grad = grad.add(step.theta, alpha=decay)
         to_grad = (to_mean * (1 - beta1)).addcmul_(to_square, grad, value=2 * (1 - beta2))
-        if self.weight_decay:
-            kept = 1 - rate * self.weight_decay
-            to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=self.weight_decay)
+        if decay:
+            kept = 1 - rate * decay
+            to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=decay)
         return to_theta, to_grad, (to_mean.mul_(beta1), to_square.mul_(beta2))
 
 
@@ -279,7 +360,7 @@ def AdamW(  # noqa: N802 - named after the class it stands for
     lr: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
-    weight_decay: float = 1e-2,
+    weight_decay: Rate = 1e-2,
 ) -> Adam:
     """Adam with decoupled weight decay.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from selfcal.ensembles.ensemble import NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.models.factory import NetworkFactory
-from selfcal.optimizers import Adam, AdamW
+from selfcal.optimizers import Adam, AdamW, CosLog, FlatCosine
 from selfcal.training.interfaces import OptimizerRule
 
 DEFAULT_OPTIMIZERS = {
@@ -23,8 +23,11 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
+    "realmlp": AdamW(lr=CosLog(0.04), betas=(0.9, 0.95), weight_decay=FlatCosine(0.02)),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
+FIXED_EPOCHS = {"realmlp": 64}
+"""Passes over the training rows of kinds whose optimiser follows a course, which patience must not cut short."""
 OTHER_OPTIMIZER = Adam(lr=0.005)
 """For the user's own networks."""
 
@@ -58,14 +61,16 @@ class MemberSettings:
     def optimizer(self, kind: str) -> Adam:
         """The optimiser of a kind of network."""
         usual = DEFAULT_OPTIMIZERS.get(kind, OTHER_OPTIMIZER)
-        return usual if self.rate is None else replace(usual, lr=self.rate)
+        return usual if self.rate is None else usual.with_step_size(self.rate)
 
-    def training(self, name: str, member: int) -> dict[str, Any]:
-        """Arguments of a training whose first network has this number."""
+    def training(self, name: str, kind: str, member: int) -> dict[str, Any]:
+        """Arguments of a training of this kind of network, the first of which has this number."""
+        fixed = kind in FIXED_EPOCHS
         return {
-            "max_epochs": self.max_epochs,
+            "max_epochs": min(self.max_epochs, FIXED_EPOCHS.get(kind, self.max_epochs)),
             "batch_size": self.batch_size,
-            "patience": self.patience,
+            "patience": None if fixed else self.patience,
+            "refine": fixed,
             "seed": self.seed + member,
             "progress": self.verbose,
             "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
@@ -85,7 +90,7 @@ class NetworkTrainer:
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Train the networks of these numbers."""
-        recipe = self.candidate.recipe
+        kind, recipe = self.candidate.name, self.candidate.recipe
         return train_members(
             [self._network(member) if member else self._first for member in members],
             [self._splits[member] for member in members],
@@ -94,7 +99,7 @@ class NetworkTrainer:
             early_stopping=self._settings.early_stopping,
             max_seconds=max_seconds,
             optimizer=self._optimizer(),
-            **self._settings.training(f"{self.candidate.name}-{recipe.name}", members[0]),
+            **self._settings.training(f"{kind}-{recipe.name}", kind, members[0]),
         )
 
     def _network(self, member: int) -> nn.Module:

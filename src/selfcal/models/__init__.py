@@ -2,6 +2,7 @@
 
 from selfcal.models.images import resnet18, resnet50, vgg16
 from selfcal.models.origin import origin
+from selfcal.models.realmlp import realmlp
 from selfcal.models.tables import FOR_TABLES, columns_to_encode, for_table, mlp, spread_columns, tabular
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "for_table",
     "mlp",
     "origin",
+    "realmlp",
     "resnet18",
     "resnet50",
     "spread_columns",

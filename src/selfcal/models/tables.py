@@ -11,6 +11,7 @@ from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
 from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
 from selfcal.models.origin import remembered
+from selfcal.models.realmlp import fit_layers, realmlp
 
 
 @remembered
@@ -91,7 +92,7 @@ _ENCODED: dict[str, dict[str, Any]] = {
     "periodic": {"encoding": "periodic", "hidden": (128, 128)},
     "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
 }
-FOR_TABLES = ("linear", "mlp", *_ENCODED)
+FOR_TABLES = ("linear", "mlp", *_ENCODED, "realmlp")
 """The kinds of network that `for_table` builds."""
 
 
@@ -101,8 +102,9 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     Args:
         kind: ``"linear"``; ``"mlp"``; ``"additive"``, a sum of one function of any shape per column; ``"tabular"``, a
             perceptron on a piecewise-linear encoding of the columns; ``"periodic"``, on periodic features of each
-            column; ``"waves"``, on Fourier features of all columns together.
-        x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, and the bin edges.
+            column; ``"waves"``, on Fourier features of all columns together; ``"realmlp"``, see `realmlp`.
+        x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, the bin edges, and
+            initial weights.
         n_classes: Classes, one logit each.
         hidden: Width of each hidden layer, for the kinds that have some.
 
@@ -118,6 +120,11 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     n_features = x.shape[1]
     if kind in ("linear", "mlp"):
         return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
+    if kind == "realmlp":
+        network = realmlp(
+            n_features, n_classes, columns=columns_to_encode(x), hidden=_widths(hidden, (128,) * 3)
+        )
+        return fit_layers(network, x)
     shape = _ENCODED[kind]
     if shape["hidden"]:
         shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}
