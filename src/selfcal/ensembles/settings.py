@@ -65,12 +65,10 @@ class MemberSettings:
 
     def training(self, name: str, kind: str, member: int) -> dict[str, Any]:
         """Arguments of a training of this kind of network, the first of which has this number."""
-        fixed = kind in FIXED_EPOCHS
         return {
             "max_epochs": min(self.max_epochs, FIXED_EPOCHS.get(kind, self.max_epochs)),
             "batch_size": self.batch_size,
-            "patience": None if fixed else self.patience,
-            "refine": fixed,
+            "patience": None if kind in FIXED_EPOCHS else self.patience,
             "seed": self.seed + member,
             "progress": self.verbose,
             "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
@@ -86,7 +84,8 @@ class NetworkTrainer:
         self.candidate = candidate
         self._rows, self._splits, self._settings = rows, splits, settings
         self._first = self._network(0)
-        self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits))
+        epochs = FIXED_EPOCHS.get(candidate.name, EPOCHS)
+        self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits), epochs)
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Train the networks of these numbers."""
@@ -98,6 +97,7 @@ class NetworkTrainer:
             recipe=recipe,
             early_stopping=self._settings.early_stopping,
             max_seconds=max_seconds,
+            refine=kind in FIXED_EPOCHS,
             optimizer=self._optimizer(),
             **self._settings.training(f"{kind}-{recipe.name}", kind, members[0]),
         )
@@ -118,7 +118,7 @@ SPEED, STEP_SECONDS = 1e11, 4e-4
 """Multiplications a second on one core of a usual machine, and the time of a step besides."""
 
 
-def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
+def expected_seconds(module: nn.Module, n_rows: int, n_members: int, n_epochs: int = EPOCHS) -> float:
     """A rough estimate of the training time of all members, the same on every machine.
 
     Example:
@@ -127,4 +127,4 @@ def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
     """
     weights = sum(p.numel() for p in module.parameters())
     steps = -(-n_rows // STEP_ROWS)
-    return n_members * EPOCHS * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)
+    return n_members * n_epochs * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)
