@@ -181,7 +181,9 @@ class TestCourses:
 
     def test_flat_and_then_a_cosine(self):
         decay = FlatCosine(0.2).planned(12)
-        assert [decay(1 + count) for count in (0, 6, 8, 9, 10, 12)] == pytest.approx([0.2, 0.2, 0.15, 0.1, 0.05, 0])
+        assert [decay(1 + count) for count in (0, 6, 8, 9, 10, 12)] == pytest.approx(
+            [0.2, 0.2, 0.15, 0.1, 0.05, 0]
+        )
 
     def test_a_rule_passes_the_length_of_the_run_on(self):
         rule = AdamW(lr=CosLog(0.04), weight_decay=FlatCosine(0.02)).planned(30)

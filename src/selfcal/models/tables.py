@@ -10,8 +10,15 @@ from torch import Tensor, nn
 from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
 from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
+from selfcal.models.layers import (
+    ColumnScales,
+    ParametricSELU,
+    PeriodicEmbedding,
+    RobustScaling,
+    ScaledLinear,
+    fit_layers,
+)
 from selfcal.models.origin import remembered
-from selfcal.models.realmlp import fit_layers, realmlp
 
 
 @remembered
@@ -77,6 +84,58 @@ def tabular(
     columns = range(n_features) if columns is None else columns
     first = _ENCODINGS[encoding](n_features, columns)
     return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout).children())
+
+
+@remembered
+def realmlp(
+    n_features: int,
+    n_classes: int,
+    *,
+    columns: Sequence[int] | None = None,
+    hidden: Sequence[int] = (128, 128, 128),
+    dropout: float = 0.15,
+) -> nn.Module:
+    """A multilayer perceptron for tables, with the parametrisation of RealMLP.
+
+    Columns are scaled robustly, and the chosen ones get a small periodic embedding. A learned scale for each column,
+    linear layers in the neural tangent parametrisation and parametric SELU units follow. Their initial values should
+    be set by data before training (`fit_layers`).
+
+    Args:
+        n_features: Columns of the input.
+        n_classes: Classes, one logit each.
+        columns: The columns to embed; by default all. See `columns_to_encode`.
+        hidden: Width of each hidden layer.
+        dropout: Fraction of hidden units left out in training.
+
+    Example:
+        >>> realmlp(2, 5, hidden=(8,), columns=[0], dropout=0)
+        Sequential(
+          (0): RobustScaling()
+          (1): PeriodicEmbedding(columns=[0])
+          (2): ColumnScales()
+          (3): ScaledLinear(in_features=5, out_features=8, bias=True)
+          (4): ParametricSELU()
+          (5): ScaledLinear(in_features=8, out_features=5, bias=True)
+        )
+
+    Reference:
+        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
+        data, 2024.
+    """
+    in_range("dropout", dropout, 0, 1)
+    columns = range(n_features) if columns is None else columns
+    embedding = PeriodicEmbedding(n_features, columns)
+    layers: list[nn.Module] = [RobustScaling(n_features), embedding, ColumnScales(embedding.n_outputs)]
+    width = embedding.n_outputs
+    for size in hidden:
+        layers += [ScaledLinear(width, positive_int("hidden", size)), ParametricSELU(size)]
+        if dropout:
+            layers.append(Dropout(dropout))
+        width = size
+    head = ScaledLinear(width, n_classes)
+    nn.init.zeros_(head.weight)
+    return nn.Sequential(*layers, head)
 
 
 N_BINS = 16

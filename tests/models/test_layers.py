@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from selfcal.errors import ConfigError
 from selfcal.models import for_table, realmlp
 from selfcal.models.factory import NetworkFactory
-from selfcal.models.realmlp import ColumnScales, ParametricSELU, PeriodicEmbedding, RobustScaling, ScaledLinear
+from selfcal.models.layers import ColumnScales, ParametricSELU, PeriodicEmbedding, RobustScaling, ScaledLinear
 
 ROWS = torch.randn(200, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 10.0, 0.1]) + 5
 

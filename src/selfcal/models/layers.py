@@ -1,7 +1,11 @@
-"""A multilayer perceptron for tables with the parametrisation and the defaults of RealMLP.
+"""Layers of RealMLP, a perceptron for tables, with its parametrisation and its initialisation by data.
 
 Adam moves every parameter by about its step size, however large the gradient is. A parameter p that should move c
 times as far is therefore written as ``p = c q``, and q is trained: one step size serves all parameters.
+
+Reference:
+    Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular data,
+    2024.
 """
 
 from __future__ import annotations
@@ -15,10 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfcal._support.checks import in_range, positive_int
-from selfcal._support.random_streams import Dropout
 from selfcal.models.encodings import squashed
-from selfcal.models.origin import remembered
 from selfcal.training.problem import evaluating
 
 SCALE_STEP, SLOW_STEP = 6.0, 0.1
@@ -176,65 +177,14 @@ class ParametricSELU(nn.Module):
         return torch.lerp(x, F.selu(x), SLOW_STEP * self.weight)
 
 
-@remembered
-def realmlp(
-    n_features: int,
-    n_classes: int,
-    *,
-    columns: Sequence[int] | None = None,
-    hidden: Sequence[int] = (128, 128, 128),
-    dropout: float = 0.15,
-) -> nn.Module:
-    """A multilayer perceptron for tables, with the parametrisation of RealMLP.
-
-    Columns are scaled robustly, and the chosen ones get a small periodic embedding. A learned scale for each column,
-    linear layers in the neural tangent parametrisation and parametric SELU units follow. Their initial values should
-    be set by data before training (`fit_layers`).
-
-    Args:
-        n_features: Columns of the input.
-        n_classes: Classes, one logit each.
-        columns: The columns to embed; by default all. See `columns_to_encode`.
-        hidden: Width of each hidden layer.
-        dropout: Fraction of hidden units left out in training.
-
-    Example:
-        >>> realmlp(2, 5, hidden=(8,), columns=[0], dropout=0)
-        Sequential(
-          (0): RobustScaling()
-          (1): PeriodicEmbedding(columns=[0])
-          (2): ColumnScales()
-          (3): ScaledLinear(in_features=5, out_features=8, bias=True)
-          (4): ParametricSELU()
-          (5): ScaledLinear(in_features=8, out_features=5, bias=True)
-        )
-
-    Reference:
-        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
-        data, 2024.
-    """
-    in_range("dropout", dropout, 0, 1)
-    columns = range(n_features) if columns is None else columns
-    embedding = PeriodicEmbedding(n_features, columns)
-    layers: list[nn.Module] = [RobustScaling(n_features), embedding, ColumnScales(embedding.n_outputs)]
-    width = embedding.n_outputs
-    for size in hidden:
-        layers += [ScaledLinear(width, positive_int("hidden", size)), ParametricSELU(size)]
-        if dropout:
-            layers.append(Dropout(dropout))
-        width = size
-    head = ScaledLinear(width, n_classes)
-    nn.init.zeros_(head.weight)
-    return nn.Sequential(*layers, head)
-
-
 def fit_layers(network: nn.Module, x: Tensor) -> nn.Module:
     """Initialise each layer by the rows `x`, as they come out of the layers before it.
 
     Example:
-        >>> network = fit_layers(realmlp(2, 5, hidden=(8,)), torch.randn(100, 2))
-        >>> network[:4](torch.zeros(1, 2)).shape
-        torch.Size([1, 8])
+        >>> x = torch.randn(100, 2)
+        >>> network = fit_layers(nn.Sequential(RobustScaling(2), ScaledLinear(2, 1)), x)
+        >>> round(network(x).std(correction=0).item(), 3)
+        1.0
     """
     x = x[:: max(1, len(x) // MAX_FITTING_ROWS)]
     with torch.no_grad(), evaluating(network):
