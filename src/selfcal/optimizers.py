@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import torch
@@ -22,8 +21,7 @@ from selfcal.training.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
 Rate = float | Callable[[int], float]
-"""A step size or weight decay: a number, or a function of the number of the step, from 1 on, such as `StepDecay` or a
-`Course`."""
+"""A step size: a number, or a function of the number of the step (the first is 1) such as `StepDecay` or `CosLog`."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +55,23 @@ class StepDecay:
 
 
 @dataclass(frozen=True)
-class Course(ABC):
-    """A value that changes from the first to the last step of a training run, whose length `train` fills in.
+class CosLog:
+    """Four cosine waves of the step size, each twice as long as the one before: ``½ - ½ cos(2π log₂(1 + 15 t))``.
+
+    The time t goes from 0 to 1 in the course of a training run. At the end of every wave the step size is zero.
 
     Args:
-        peak: The largest value.
-        n_steps: The length of the run.
+        peak: The largest step size.
+        n_steps: The number of steps of the run; `train` fills it in.
+
+    Example:
+        >>> rate = CosLog(0.04, n_steps=1500)
+        >>> [round(rate(step), 4) for step in (1, 101, 301, 701, 1032)]
+        [0.0, 0.0, 0.0, 0.0, 0.04]
+
+    Reference:
+        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
+        data, 2024.
     """
 
     peak: float
@@ -70,56 +79,15 @@ class Course(ABC):
 
     def __post_init__(self) -> None:
         in_range("peak", self.peak, 0, open_low=True)
-
-    def planned(self, n_steps: int) -> Self:
-        """The same course for a run of so many steps."""
-        return replace(self, n_steps=positive_int("n_steps", n_steps))
+        if self.n_steps is not None:
+            positive_int("n_steps", self.n_steps)
 
     def __call__(self, count: int) -> float:
-        """The value at step number `count`."""
+        """The size of step number `count`."""
         if self.n_steps is None:
-            raise ConfigError(
-                f"{self!r} must know how many steps it lasts; call its method planned(n_steps)."
-            )
-        return self.peak * self.fraction((count - 1) / self.n_steps)
-
-    @abstractmethod
-    def fraction(self, progress: float) -> float:
-        """The fraction of the peak after a fraction of the run."""
-
-
-class CosLog(Course):
-    """Four cosine waves of the step size, each twice as long as the one before: ``½ - ½ cos(2π log₂(1 + 15 t))``.
-
-    Example:
-        >>> rate = CosLog(0.04).planned(1500)
-        >>> [round(rate(step), 4) for step in (1, 101, 301, 701, 1500)]
-        [0.0, 0.0, 0.0, 0.0, 0.0]
-        >>> round(max(map(rate, range(1, 1501))), 4)
-        0.04
-
-    Reference:
-        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
-        data, 2024.
-    """
-
-    def fraction(self, progress: float) -> float:
-        """The height of the waves."""
-        return 0.5 - 0.5 * math.cos(2 * math.pi * math.log2(1 + 15 * progress))
-
-
-class FlatCosine(Course):
-    """Constant for half of the run, then falling to zero as a cosine does.
-
-    Example:
-        >>> decay = FlatCosine(0.02).planned(100)
-        >>> [round(decay(step), 4) for step in (1, 50, 76, 100)]
-        [0.02, 0.02, 0.01, 0.0]
-    """
-
-    def fraction(self, progress: float) -> float:
-        """One, then half a cosine wave."""
-        return 0.5 + 0.5 * math.cos(math.pi * max(0.0, 2 * progress - 1))
+            raise ConfigError(f"{self!r} must know the number of steps of the run; set n_steps.")
+        waves = math.log2(1 + 15 * (count - 1) / self.n_steps)
+        return self.peak * (0.5 - 0.5 * math.cos(2 * math.pi * waves))
 
 
 def _checked_rate(rate: Rate) -> None:
@@ -158,15 +126,17 @@ class _RatedRule(OptimizerRule):
         return _rate(self.lr, count)
 
     def with_step_size(self, size: float) -> Self:
-        """The same rule with another step size; where it follows a course, with another peak."""
-        rate = replace(self.lr, peak=size) if isinstance(self.lr, Course) else size
+        """The same rule with another step size, which is the peak where it comes in waves."""
+        rate = replace(self.lr, peak=size) if isinstance(self.lr, CosLog) else size
         return replace(cast(Any, self), lr=rate)
 
     def planned(self, n_steps: int) -> Self:
-        """The same rule with its courses for a run of so many steps."""
-        values = {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
-        courses = {name: one.planned(n_steps) for name, one in values.items() if isinstance(one, Course)}
-        return replace(cast(Any, self), **courses)
+        """The same rule for a run of so many steps."""
+        return (
+            replace(cast(Any, self), lr=replace(self.lr, n_steps=n_steps))
+            if isinstance(self.lr, CosLog)
+            else self
+        )
 
     def slowed(self, factor: float) -> Self:
         """The same rule with its step size times `factor`."""
@@ -287,14 +257,13 @@ class Adam(_RatedRule):
     lr: Rate = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    weight_decay: Rate = 0.0
+    weight_decay: float = 0.0
     decoupled: bool = False
 
     def __post_init__(self) -> None:
         _checked_rate(self.lr)
         in_range("eps", self.eps, 0, open_low=True)
-        if not callable(self.weight_decay):
-            in_range("weight_decay", self.weight_decay, 0)
+        in_range("weight_decay", self.weight_decay, 0)
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(f"betas must be two numbers in [0, 1); got {self.betas!r}.")
 
@@ -318,7 +287,7 @@ class Adam(_RatedRule):
             lr=_rate(self.lr, count),
             beta1=self.betas[0],
             beta2=self.betas[1],
-            weight_decay=_rate(self.weight_decay, count),
+            weight_decay=self.weight_decay,
             eps=self.eps,
             amsgrad=False,
             maximize=False,
@@ -346,13 +315,12 @@ class Adam(_RatedRule):
             to_mean = torch.add(state_adjoints[0], to_mean, alpha=size)
             to_square = torch.add(state_adjoints[1], to_square, alpha=-size / 2)
         grad, to_theta = step.grad, adjoint
-        decay = _rate(self.weight_decay, step.count)
-        if decay and not self.decoupled:
-            grad = grad.add(step.theta, alpha=decay)
+        if self.weight_decay and not self.decoupled:
+            grad = grad.add(step.theta, alpha=self.weight_decay)
         to_grad = (to_mean * (1 - beta1)).addcmul_(to_square, grad, value=2 * (1 - beta2))
-        if decay:
-            kept = 1 - rate * decay
-            to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=decay)
+        if self.weight_decay:
+            kept = 1 - rate * self.weight_decay
+            to_theta = adjoint * kept if self.decoupled else adjoint.add(to_grad, alpha=self.weight_decay)
         return to_theta, to_grad, (to_mean.mul_(beta1), to_square.mul_(beta2))
 
 
@@ -360,7 +328,7 @@ def AdamW(  # noqa: N802 - named after the class it stands for
     lr: Rate = 1e-3,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
-    weight_decay: Rate = 1e-2,
+    weight_decay: float = 1e-2,
 ) -> Adam:
     """Adam with decoupled weight decay.
 

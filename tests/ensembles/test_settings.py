@@ -20,7 +20,7 @@ def test_expected_seconds_grow_with_everything():
     assert expected_seconds(nn.Linear(9, 2), 1024, 5, n_epochs=100) == 2 * base
 
 
-def test_patience_does_not_cut_a_course_short():
+def test_patience_does_not_cut_waves_of_the_step_size_short():
     arguments = settings().training("name", "realmlp", 0)
     assert (arguments["max_epochs"], arguments["patience"]) == (FIXED_EPOCHS["realmlp"], None)
     assert settings(max_epochs=9).training("name", "realmlp", 0)["max_epochs"] == 9
@@ -29,14 +29,14 @@ def test_patience_does_not_cut_a_course_short():
 
 
 @pytest.mark.parametrize("kind", DEFAULT_OPTIMIZERS)
-def test_a_given_step_size_keeps_the_course(kind):
+def test_a_given_step_size_keeps_the_waves(kind):
     rules = DEFAULT_OPTIMIZERS[kind].planned(999), settings(rate=0.5).optimizer(kind).planned(999)
     usual, given = ([rule.step_size(count) for count in range(1, 1000)] for rule in rules)
     assert max(given) == pytest.approx(0.5, rel=1e-3)
     np.testing.assert_allclose(np.divide(given, max(given)), np.divide(usual, max(usual)), atol=1e-12)
 
 
-def test_the_whole_course_is_run_and_the_best_state_of_it_kept():
+def test_all_waves_are_run_and_the_best_state_is_kept():
     X, y = Blobs(std=1.7).sample(150, seed=0)
     model = SelfCalibratedClassifier(
         recipes.auto(candidates=["realmlp"], folds=3), hidden=(8,), batch_size=50, patience=1, random_state=0

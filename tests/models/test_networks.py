@@ -55,7 +55,7 @@ WIDTHS = {
     "tabular": [128, 128],
     "periodic": [128, 128],
     "waves": [64],
-    "realmlp": [128, 128, 128],
+    "realmlp": [128, 128],
 }
 
 

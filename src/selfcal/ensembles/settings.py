@@ -13,7 +13,7 @@ from selfcal.ensembles.ensemble import NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.models.factory import NetworkFactory
-from selfcal.optimizers import Adam, AdamW, CosLog, FlatCosine
+from selfcal.optimizers import Adam, AdamW, CosLog
 from selfcal.training.interfaces import OptimizerRule
 
 DEFAULT_OPTIMIZERS = {
@@ -23,11 +23,11 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
-    "realmlp": AdamW(lr=CosLog(0.04), betas=(0.9, 0.95), weight_decay=FlatCosine(0.02)),
+    "realmlp": Adam(lr=CosLog(0.04), betas=(0.9, 0.95)),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
 FIXED_EPOCHS = {"realmlp": 64}
-"""Passes over the training rows of kinds whose optimiser follows a course, which patience must not cut short."""
+"""Passes over the training rows of kinds whose step size depends on this number: patience must not end them early."""
 OTHER_OPTIMIZER = Adam(lr=0.005)
 """For the user's own networks."""
 

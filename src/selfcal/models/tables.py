@@ -92,7 +92,7 @@ def realmlp(
     n_classes: int,
     *,
     columns: Sequence[int] | None = None,
-    hidden: Sequence[int] = (128, 128, 128),
+    hidden: Sequence[int] = (128, 128),
     dropout: float = 0.15,
 ) -> nn.Module:
     """A multilayer perceptron for tables, with the parametrisation of RealMLP.
@@ -181,7 +181,7 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
         return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
     if kind == "realmlp":
         network = realmlp(
-            n_features, n_classes, columns=columns_to_encode(x), hidden=_widths(hidden, (128,) * 3)
+            n_features, n_classes, columns=columns_to_encode(x), hidden=_widths(hidden, (128, 128))
         )
         return fit_layers(network, x)
     shape = _ENCODED[kind]

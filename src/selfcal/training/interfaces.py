@@ -46,7 +46,7 @@ class OptimizerRule(ABC):
         )
 
     def planned(self, n_steps: int) -> Self:
-        """The same rule for a run of so many steps, which settings that change in its course depend on."""
+        """The same rule for a run of so many steps, which a step size may depend on."""
         return self
 
     def slowed(self, factor: float) -> Self | None:
