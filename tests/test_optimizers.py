@@ -7,7 +7,7 @@ import torch
 
 from selfcal import optimizers
 from selfcal.errors import ConfigError
-from selfcal.optimizers import SGD, Adam, AdamW, NormalizedSGD, StepDecay
+from selfcal.optimizers import SGD, Adam, AdamW, CosLog, NormalizedSGD, StepDecay
 from selfcal.training.interfaces import Evaluation, InnerStep
 
 NAMESAKES = {
@@ -169,3 +169,27 @@ def test_a_falling_step_size_is_that_of_the_steps_own_number(make):
 def test_step_sizes_that_cannot_be(settings, wording):
     with pytest.raises(ConfigError, match=wording):
         StepDecay(*settings)
+
+
+class TestCosLog:
+    def test_four_waves_that_double_in_length(self):
+        ends = [CosLog(0.4, n_steps=15)(1 + step) for step in (0, 1, 3, 7, 15)]
+        assert ends == pytest.approx([0] * 5, abs=1e-12)
+        rate = CosLog(0.4, n_steps=150_000)
+        peaks = [1 + round(10_000 * (2**wave - 1)) for wave in (0.5, 1.5, 2.5, 3.5)]
+        assert [rate(step) for step in peaks] == pytest.approx([0.4] * 4, rel=1e-6)
+
+    def test_a_rule_passes_the_number_of_steps_on(self):
+        assert Adam(lr=CosLog(0.04)).planned(30) == Adam(lr=CosLog(0.04, 30))
+        assert Adam(lr=0.04).planned(30) == Adam(lr=0.04)
+        with pytest.raises(ConfigError, match="must know the number of steps"):
+            CosLog(0.04)(1)
+
+    def test_a_step_size_becomes_the_peak(self):
+        assert Adam(lr=CosLog(0.04, 5)).with_step_size(0.1) == Adam(lr=CosLog(0.1, 5))
+        assert Adam(lr=0.04).with_step_size(0.1) == Adam(lr=0.1)
+
+    @pytest.mark.parametrize(("settings", "wording"), [((0.0,), "peak"), ((0.1, 0), "n_steps")])
+    def test_bad_settings(self, settings, wording):
+        with pytest.raises(ConfigError, match=wording):
+            CosLog(*settings)

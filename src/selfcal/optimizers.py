@@ -21,7 +21,7 @@ from selfcal.training.interfaces import InnerStep, OptimizerRule
 
 State = tuple[Tensor, ...]
 Rate = float | Callable[[int], float]
-"""A step size: a number, or a function of the number of the step (the first is 1) such as `StepDecay`."""
+"""A step size: a number, or a function of the number of the step (the first is 1) such as `StepDecay` or `CosLog`."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,42 @@ class StepDecay:
     def __call__(self, count: int) -> float:
         """The size of step number `count`."""
         return self.start * self.factor ** bisect.bisect_left(self.after, count)
+
+
+@dataclass(frozen=True)
+class CosLog:
+    """Four cosine waves of the step size, each twice as long as the one before: ``½ - ½ cos(2π log₂(1 + 15 t))``.
+
+    The time t goes from 0 to 1 in the course of a training run. At the end of every wave the step size is zero.
+
+    Args:
+        peak: The largest step size.
+        n_steps: The number of steps of the run; `train` fills it in.
+
+    Example:
+        >>> rate = CosLog(0.04, n_steps=1500)
+        >>> [round(rate(step), 4) for step in (1, 101, 301, 701, 1032)]
+        [0.0, 0.0, 0.0, 0.0, 0.04]
+
+    Reference:
+        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
+        data, 2024.
+    """
+
+    peak: float
+    n_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        in_range("peak", self.peak, 0, open_low=True)
+        if self.n_steps is not None:
+            positive_int("n_steps", self.n_steps)
+
+    def __call__(self, count: int) -> float:
+        """The size of step number `count`."""
+        if self.n_steps is None:
+            raise ConfigError(f"{self!r} must know the number of steps of the run; set n_steps.")
+        waves = math.log2(1 + 15 * (count - 1) / self.n_steps)
+        return self.peak * (0.5 - 0.5 * math.cos(2 * math.pi * waves))
 
 
 def _checked_rate(rate: Rate) -> None:
@@ -88,6 +124,19 @@ class _RatedRule(OptimizerRule):
     def step_size(self, count: int) -> float:
         """The step size of step number `count`."""
         return _rate(self.lr, count)
+
+    def with_step_size(self, size: float) -> Self:
+        """The same rule with another step size, which is the peak where it comes in waves."""
+        rate = replace(self.lr, peak=size) if isinstance(self.lr, CosLog) else size
+        return replace(cast(Any, self), lr=rate)
+
+    def planned(self, n_steps: int) -> Self:
+        """The same rule for a run of so many steps."""
+        return (
+            replace(cast(Any, self), lr=replace(self.lr, n_steps=n_steps))
+            if isinstance(self.lr, CosLog)
+            else self
+        )
 
     def slowed(self, factor: float) -> Self:
         """The same rule with its step size times `factor`."""

@@ -50,6 +50,15 @@ ROWS = torch.cat([torch.randn(40, 2), (torch.arange(40) % 2)[:, None]], dim=1)
 """Two columns of numbers, and one of two values."""
 
 
+WIDTHS = {
+    "mlp": [64, 64],
+    "tabular": [128, 128],
+    "periodic": [128, 128],
+    "waves": [64],
+    "realmlp": [128, 128],
+}
+
+
 class TestForTables:
     @pytest.mark.parametrize("kind", FOR_TABLES)
     @pytest.mark.parametrize("hidden", [None, (5,), ()])
@@ -58,8 +67,7 @@ class TestForTables:
         assert module(ROWS).shape == (40, 4)
         assert origin(module) is not None
         widths = [part.out_features for part in module if isinstance(part, nn.Linear)]
-        usual = {"mlp": [64, 64], "tabular": [128, 128], "periodic": [128, 128], "waves": [64]}
-        expected = usual[kind] if hidden is None and kind in usual else list(hidden or ())
+        expected = WIDTHS.get(kind, []) if hidden is None else list(hidden)
         assert widths == [*([] if kind in ("linear", "additive") else expected), 4]
 
     @pytest.mark.parametrize("kind", FOR_TABLES)

@@ -142,6 +142,39 @@ def test_best_state_is_restored():
     assert len(history.selection_loss) - 1 - best == 5
 
 
+class TestRefinement:
+    """Selection by the log loss after the best temperature."""
+
+    @staticmethod
+    def losses(scale, **settings):
+        """Of two networks that know the classes' centres, on weighted rows."""
+        module = ParallelNetworks([nn.Linear(2, 5), nn.Linear(2, 5)])
+        for member, noise in zip(module.members, (0.0, 0.3), strict=True):
+            centres = torch.stack([TRAIN[0][TRAIN[1] == code].mean(dim=0) for code in range(5)])
+            member.weight.data = scale * (centres + noise)
+            member.bias.data = -scale * centres.square().sum(dim=1) / 2
+        return selection_losses(module, TensorBatches(*SELECTION, 1 + torch.arange(60.0)), **settings)
+
+    def test_it_is_the_lowest_over_all_temperatures(self):
+        scales = np.geomspace(1e-3, 1e3, 2001)
+        tried = np.array([self.losses(scale) for scale in scales])
+        np.testing.assert_allclose(self.losses(1.0, refine=True), tried.min(axis=0), rtol=1e-4)
+
+    def test_it_does_not_depend_on_the_confidence(self):
+        np.testing.assert_allclose(self.losses(1.0, refine=True), self.losses(30.0, refine=True), rtol=1e-6)
+
+    def test_logits_that_are_not_finite_have_no_temperature(self):
+        assert not np.isfinite(self.losses(float("inf"), refine=True)).any()
+
+    def test_the_state_of_the_lowest_one_is_chosen(self):
+        settings = {"optimizer": Adam(lr=0.05), "max_steps": 300, "patience": None}
+        plain, refined = (fit(recipes.standard(), refine=refine, **settings) for refine in (False, True))
+        losses = refined.history.selection_loss
+        assert (losses <= plain.history.selection_loss).all()
+        assert losses[-1] < 0.99 * plain.history.selection_loss[-1]
+        assert refined.best_step == refined.history.selection_step[losses.argmin()]
+
+
 def test_best_state_includes_batch_norm_statistics():
     module = nn.Sequential(nn.Linear(2, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5))
     result = fit(recipes.standard(), module, max_steps=400, patience=3, optimizer=Adam(lr=0.1))

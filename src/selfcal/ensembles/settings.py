@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from selfcal.ensembles.ensemble import NetworkCandidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.training import Rows, TrainedMembers, train_members
 from selfcal.models.factory import NetworkFactory
-from selfcal.optimizers import Adam, AdamW
+from selfcal.optimizers import Adam, AdamW, CosLog
 from selfcal.training.interfaces import OptimizerRule
 
 DEFAULT_OPTIMIZERS = {
@@ -23,8 +23,11 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
+    "realmlp": Adam(lr=CosLog(0.04), betas=(0.9, 0.95)),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
+FIXED_EPOCHS = {"realmlp": 64}
+"""Passes over the training rows of kinds whose step size depends on this number: patience must not end them early."""
 OTHER_OPTIMIZER = Adam(lr=0.005)
 """For the user's own networks."""
 
@@ -58,14 +61,14 @@ class MemberSettings:
     def optimizer(self, kind: str) -> Adam:
         """The optimiser of a kind of network."""
         usual = DEFAULT_OPTIMIZERS.get(kind, OTHER_OPTIMIZER)
-        return usual if self.rate is None else replace(usual, lr=self.rate)
+        return usual if self.rate is None else usual.with_step_size(self.rate)
 
-    def training(self, name: str, member: int) -> dict[str, Any]:
-        """Arguments of a training whose first network has this number."""
+    def training(self, name: str, kind: str, member: int) -> dict[str, Any]:
+        """Arguments of a training of this kind of network, the first of which has this number."""
         return {
-            "max_epochs": self.max_epochs,
+            "max_epochs": min(self.max_epochs, FIXED_EPOCHS.get(kind, self.max_epochs)),
             "batch_size": self.batch_size,
-            "patience": self.patience,
+            "patience": None if kind in FIXED_EPOCHS else self.patience,
             "seed": self.seed + member,
             "progress": self.verbose,
             "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
@@ -81,11 +84,12 @@ class NetworkTrainer:
         self.candidate = candidate
         self._rows, self._splits, self._settings = rows, splits, settings
         self._first = self._network(0)
-        self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits))
+        epochs = FIXED_EPOCHS.get(candidate.name, EPOCHS)
+        self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits), epochs)
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Train the networks of these numbers."""
-        recipe = self.candidate.recipe
+        kind, recipe = self.candidate.name, self.candidate.recipe
         return train_members(
             [self._network(member) if member else self._first for member in members],
             [self._splits[member] for member in members],
@@ -93,8 +97,9 @@ class NetworkTrainer:
             recipe=recipe,
             early_stopping=self._settings.early_stopping,
             max_seconds=max_seconds,
+            refine=kind in FIXED_EPOCHS,
             optimizer=self._optimizer(),
-            **self._settings.training(f"{self.candidate.name}-{recipe.name}", members[0]),
+            **self._settings.training(f"{kind}-{recipe.name}", kind, members[0]),
         )
 
     def _network(self, member: int) -> nn.Module:
@@ -113,7 +118,7 @@ SPEED, STEP_SECONDS = 1e11, 4e-4
 """Multiplications a second on one core of a usual machine, and the time of a step besides."""
 
 
-def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
+def expected_seconds(module: nn.Module, n_rows: int, n_members: int, n_epochs: int = EPOCHS) -> float:
     """A rough estimate of the training time of all members, the same on every machine.
 
     Example:
@@ -122,4 +127,4 @@ def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
     """
     weights = sum(p.numel() for p in module.parameters())
     steps = -(-n_rows // STEP_ROWS)
-    return n_members * EPOCHS * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)
+    return n_members * n_epochs * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)

@@ -2,7 +2,15 @@
 
 from selfcal.models.images import resnet18, resnet50, vgg16
 from selfcal.models.origin import origin
-from selfcal.models.tables import FOR_TABLES, columns_to_encode, for_table, mlp, spread_columns, tabular
+from selfcal.models.tables import (
+    FOR_TABLES,
+    columns_to_encode,
+    for_table,
+    mlp,
+    realmlp,
+    spread_columns,
+    tabular,
+)
 
 __all__ = [
     "FOR_TABLES",
@@ -10,6 +18,7 @@ __all__ = [
     "for_table",
     "mlp",
     "origin",
+    "realmlp",
     "resnet18",
     "resnet50",
     "spread_columns",

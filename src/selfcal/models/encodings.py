@@ -65,7 +65,7 @@ class PiecewiseLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the squashed columns, followed by the encoding."""
         encoded = ((x[:, self.columns, None] - self.lower) / self.width).clamp(0, 1)
-        return torch.cat([_squashed(x), encoded.flatten(1)], dim=1)
+        return torch.cat([squashed(x), encoded.flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
         return f"columns={self.columns}, n_bins={self.n_bins}"
@@ -117,7 +117,7 @@ class Periodic(nn.Module):
         """Return the squashed columns, followed by the encoding."""
         periodic = (x[:, self.columns].T[:, :, None] * self.frequency + self.phase).cos()
         embedded = torch.baddbmm(self.bias, periodic, self.weight).relu()
-        return torch.cat([_squashed(x), embedded.permute(1, 0, 2).flatten(1)], dim=1)
+        return torch.cat([squashed(x), embedded.permute(1, 0, 2).flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
         _, n_frequencies, n_embedding = self.weight.shape
@@ -172,12 +172,12 @@ class FourierFeatures(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the squashed columns, followed by the Fourier features."""
-        return torch.cat([_squashed(x), torch.addmm(self.phase, x, self.direction).cos()], dim=1)
+        return torch.cat([squashed(x), torch.addmm(self.phase, x, self.direction).cos()], dim=1)
 
     def extra_repr(self) -> str:
         return f"n_frequencies={self.direction.shape[1]}"
 
 
-def _squashed(x: Tensor) -> Tensor:
+def squashed(x: Tensor) -> Tensor:
     """Nearly the identity around 0, and bounded by ±`SQUASH_LIMIT`."""
     return x / (1 + (x / SQUASH_LIMIT).square()).sqrt()

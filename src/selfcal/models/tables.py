@@ -10,6 +10,14 @@ from torch import Tensor, nn
 from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
 from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
+from selfcal.models.layers import (
+    ColumnScales,
+    ParametricSELU,
+    PeriodicEmbedding,
+    RobustScaling,
+    ScaledLinear,
+    fit_layers,
+)
 from selfcal.models.origin import remembered
 
 
@@ -78,6 +86,58 @@ def tabular(
     return nn.Sequential(first, *mlp(first.n_outputs, n_classes, hidden=hidden, dropout=dropout).children())
 
 
+@remembered
+def realmlp(
+    n_features: int,
+    n_classes: int,
+    *,
+    columns: Sequence[int] | None = None,
+    hidden: Sequence[int] = (128, 128),
+    dropout: float = 0.15,
+) -> nn.Module:
+    """A multilayer perceptron for tables, with the parametrisation of RealMLP.
+
+    Columns are scaled robustly, and the chosen ones get a small periodic embedding. A learned scale for each column,
+    linear layers in the neural tangent parametrisation and parametric SELU units follow. Their initial values should
+    be set by data before training (`fit_layers`).
+
+    Args:
+        n_features: Columns of the input.
+        n_classes: Classes, one logit each.
+        columns: The columns to embed; by default all. See `columns_to_encode`.
+        hidden: Width of each hidden layer.
+        dropout: Fraction of hidden units left out in training.
+
+    Example:
+        >>> realmlp(2, 5, hidden=(8,), columns=[0], dropout=0)
+        Sequential(
+          (0): RobustScaling()
+          (1): PeriodicEmbedding(columns=[0])
+          (2): ColumnScales()
+          (3): ScaledLinear(in_features=5, out_features=8, bias=True)
+          (4): ParametricSELU()
+          (5): ScaledLinear(in_features=8, out_features=5, bias=True)
+        )
+
+    Reference:
+        Holzmüller, Grinsztajn and Steinwart, Better by default: strong pre-tuned MLPs and boosted trees on tabular
+        data, 2024.
+    """
+    in_range("dropout", dropout, 0, 1)
+    columns = range(n_features) if columns is None else columns
+    embedding = PeriodicEmbedding(n_features, columns)
+    layers: list[nn.Module] = [RobustScaling(n_features), embedding, ColumnScales(embedding.n_outputs)]
+    width = embedding.n_outputs
+    for size in hidden:
+        layers += [ScaledLinear(width, positive_int("hidden", size)), ParametricSELU(size)]
+        if dropout:
+            layers.append(Dropout(dropout))
+        width = size
+    head = ScaledLinear(width, n_classes)
+    nn.init.zeros_(head.weight)
+    return nn.Sequential(*layers, head)
+
+
 N_BINS = 16
 _ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | FourierFeatures]] = {
     "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
@@ -91,7 +151,7 @@ _ENCODED: dict[str, dict[str, Any]] = {
     "periodic": {"encoding": "periodic", "hidden": (128, 128)},
     "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
 }
-FOR_TABLES = ("linear", "mlp", *_ENCODED)
+FOR_TABLES = ("linear", "mlp", *_ENCODED, "realmlp")
 """The kinds of network that `for_table` builds."""
 
 
@@ -101,8 +161,9 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     Args:
         kind: ``"linear"``; ``"mlp"``; ``"additive"``, a sum of one function of any shape per column; ``"tabular"``, a
             perceptron on a piecewise-linear encoding of the columns; ``"periodic"``, on periodic features of each
-            column; ``"waves"``, on Fourier features of all columns together.
-        x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, and the bin edges.
+            column; ``"waves"``, on Fourier features of all columns together; ``"realmlp"``, see `realmlp`.
+        x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, the bin edges, and
+            initial weights.
         n_classes: Classes, one logit each.
         hidden: Width of each hidden layer, for the kinds that have some.
 
@@ -118,6 +179,11 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     n_features = x.shape[1]
     if kind in ("linear", "mlp"):
         return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
+    if kind == "realmlp":
+        network = realmlp(
+            n_features, n_classes, columns=columns_to_encode(x), hidden=_widths(hidden, (128, 128))
+        )
+        return fit_layers(network, x)
     shape = _ENCODED[kind]
     if shape["hidden"]:
         shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from selfcal._support.checks import positive_int
 from selfcal._support.progress import progress_bar
 from selfcal._support.random_streams import RandomStream, draws_globally, redirected
+from selfcal.calibrators.temperature import best_log_beta
 from selfcal.errors import ConfigError, DataError, RecoveryWarning
 from selfcal.training.batches import Batches, as_batches
 from selfcal.training.checkpoint import checkpointed, identity
@@ -68,6 +69,7 @@ def train(
     max_seconds: float = math.inf,
     evaluate_every: int | None = None,
     patience: int | None = 20,
+    refine: bool = False,
     watch: Callable[[BilevelStep], object] = lambda step: None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -98,6 +100,8 @@ def train(
         evaluate_every: Inner steps between two evaluations on the selection data; by default one pass over the
             training data, but at least 10 steps.
         patience: Stop after so many evaluations without improvement; None disables early stopping.
+        refine: Take the log loss on the selection data after the best temperature, as is right for a network that is
+            calibrated afterwards: training it for longer often improves its predictions but for their confidence.
         watch: Called with the step object after every `evaluate_every` steps, and after the last one.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
@@ -149,11 +153,13 @@ def train(
 
     with RandomStream(_device(module), seed).in_use():
         step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
+        step.optimizer = optimizer.planned(max_steps)
         settings = {
             "seed": seed,
             "max_steps": max_steps,
             "evaluate_every": evaluate_every,
             "patience": patience,
+            "refine": refine,
         }
         run = Run(step, batches, outer, selection)
         run.mark_good()
@@ -175,7 +181,11 @@ def train(
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
                         watch(step)
-                        losses = None if run.selection is None else selection_losses(module, run.selection)
+                        losses = (
+                            None
+                            if run.selection is None
+                            else selection_losses(module, run.selection, refine=refine)
+                        )
                         run.evaluated(losses, patience=patience, last=step.count == max_steps)
                         if late:
                             run.out_of_time()
@@ -201,13 +211,20 @@ def train(
     )
 
 
-def selection_losses(module: nn.Module, data: Batches) -> list[float]:
-    """The mean log loss of each network on its rows, weighted by their sample weights."""
+def selection_losses(module: nn.Module, data: Batches, *, refine: bool = False) -> list[float]:
+    """The mean log loss of each network on its rows, weighted by their sample weights.
+
+    With `refine`, it is that of the logits divided by the best temperature of each network.
+    """
     n_members = len(members_of(module))
     logits, y, weight = held_out_logits(module, data)
-    loss = F.cross_entropy(logits.double(), y, reduction="none").view(n_members, -1)
-    weight = torch.ones_like(loss) if weight is None else weight.view(n_members, -1).double()
+    logits, y = logits.double().view(n_members, -1, logits.shape[1]), y.view(n_members, -1)
+    weight = torch.ones_like(logits[:, :, 0]) if weight is None else weight.view(n_members, -1).double()
     weight = weight.ldexp(-weight.amax(dim=1, keepdim=True).frexp().exponent)  # so that no sum overflows
+    if refine and bool(logits.isfinite().all()):
+        arrays = zip(*(part.cpu().numpy() for part in (logits, y, weight)), strict=True)
+        logits = logits * logits.new_tensor([best_log_beta(*own) for own in arrays]).exp()[:, None, None]
+    loss = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(n_members, -1)
     losses: list[float] = ((loss * weight).sum(dim=1) / weight.sum(dim=1)).tolist()
     return losses
 

@@ -45,6 +45,10 @@ class OptimizerRule(ABC):
             "Define its method step_size(count)."
         )
 
+    def planned(self, n_steps: int) -> Self:
+        """The same rule for a run of so many steps, which a step size may depend on."""
+        return self
+
     def slowed(self, factor: float) -> Self | None:
         """The same rule with its step size times `factor`; None if it has none to change."""
         return None
