@@ -2,7 +2,7 @@
 
 from selfcal.models.images import resnet18, resnet50, vgg16
 from selfcal.models.origin import origin
-from selfcal.models.tables import FOR_TABLES, columns_to_encode, for_table, mlp, spread_columns, tabular
+from selfcal.models.tables import FOR_TABLES, columns_to_encode, for_table, mlp, spread_columns, tabm, tabular
 
 __all__ = [
     "FOR_TABLES",
@@ -13,6 +13,7 @@ __all__ = [
     "resnet18",
     "resnet50",
     "spread_columns",
+    "tabm",
     "tabular",
     "vgg16",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -116,10 +116,10 @@ class BilevelProblem(Problem):
         weight, penalty = hyper.get("weight"), hyper.get("penalty")
         keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
-            values = self.recipe.loss(output.logits, batch.y, **keywords)
+            values = _mean([self.recipe.loss(logits, batch.y, **keywords) for logits in output.by_member])
         except IndexError:
             raise DataError(
-                f"Labels must be class codes below the number of logits, {output.logits.shape[1]}; got "
+                f"Labels must be class codes below the number of logits, {output.logits.shape[-1]}; got "
                 f"{int(batch.y.max())}. Give the network as many outputs as there are classes."
             ) from None
         for factor in (weight, batch.weight):
@@ -267,7 +267,13 @@ def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
 
 
 def _as_logits(logits: object) -> Tensor:
-    if isinstance(logits, Tensor) and logits.ndim == 2:
+    if isinstance(logits, Tensor) and logits.ndim in (2, 3):
         return logits
     got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-    raise ConfigError(f"The network must return logits of shape (rows, classes); got {got}.")
+    raise ConfigError(
+        f"The network must return logits of shape (rows, classes), or (rows, members, classes) in training; got {got}."
+    )
+
+
+def _mean(values: Sequence[Tensor]) -> Tensor:
+    return values[0] if len(values) == 1 else torch.stack(list(values)).mean(dim=0)

@@ -59,9 +59,15 @@ class Output(NamedTuple):
     seen: Tensor | None = None
 
     @property
+    def by_member(self) -> tuple[Tensor, ...]:
+        """The logits of each member, each of shape (rows, classes)."""
+        return (self.logits,) if self.logits.ndim == 2 else self.logits.unbind(dim=1)
+
+    @property
     def as_data(self) -> Tensor:
-        """The logits as input of an outer model: no gradient flows through them."""
-        return self.logits.detach() if self.seen is None else self.seen
+        """The logits as input of an outer model, (rows, classes): no gradient flows through them."""
+        logits = self.logits.detach() if self.seen is None else self.seen
+        return logits if logits.ndim == 2 else logits.log_softmax(dim=2).logsumexp(dim=1)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Output:
         """Apply `change` to the parts that gradients flow through."""
