@@ -58,7 +58,9 @@ class TestForTables:
         assert module(ROWS).shape == (40, 4)
         assert origin(module) is not None
         widths = [part.out_features for part in module if hasattr(part, "out_features")]
-        usual = {"mlp": [64, 64], "waves": [64]} | dict.fromkeys(("tabular", "periodic", "tabm"), [128, 128])
+        usual = {"mlp": [64, 64], "waves": [64]} | {
+            name: [128, 128] for name in ("tabular", "periodic", "tabm")
+        }
         expected = usual[kind] if hidden is None and kind in usual else list(hidden or ())
         assert widths == [*([] if kind in ("linear", "additive") else expected), 4]
 

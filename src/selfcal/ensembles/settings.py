@@ -121,6 +121,13 @@ def expected_seconds(module: nn.Module, n_rows: int, n_members: int) -> float:
         >>> round(expected_seconds(nn.Linear(9, 2), n_rows=5000, n_members=5), 2)
         2.0
     """
-    weights = sum(p.numel() for p in module.parameters())
     steps = -(-n_rows // STEP_ROWS)
-    return n_members * EPOCHS * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)
+    return n_members * EPOCHS * (steps * STEP_SECONDS + 6 * _multiplications(module) * n_rows / SPEED)
+
+
+def _multiplications(module: nn.Module) -> int:
+    """For one row: one for each weight, unless a layer says otherwise."""
+    return sum(
+        getattr(part, "multiplications", sum(p.numel() for p in part.parameters(recurse=False)))
+        for part in module.modules()
+    )

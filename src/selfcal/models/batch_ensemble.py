@@ -47,6 +47,11 @@ class BatchEnsembleLinear(nn.Module):
         if diverse and not self.weight.is_meta:  # on the meta device torch would spend a second on it
             nn.init.normal_(self.input_scale)
 
+    @property
+    def multiplications(self) -> int:
+        """For each row: every member multiplies it with the common weights."""
+        return len(self.bias) * self.weight.numel()
+
     def member_weights(self) -> Tensor:
         """The weight matrix of each member; to scale these takes less time than to scale rows."""
         return self.weight * self.input_scale[:, None, :] * self.output_scale[:, :, None]

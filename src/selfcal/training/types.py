@@ -48,6 +48,7 @@ class Batch:
 class Output(NamedTuple):
     """The output of the network for a batch.
 
+    `logits` have the shape (rows, classes); in training, of a network with several members, (rows, members, classes).
     `features` is the input of its last linear layer, the head, and `head` that layer's weight; both are None unless
     the outer model reads them. Features are constants in the training loss: no gradient flows through them. `seen`
     are the logits that are constants in it, if they are not those of this output.
