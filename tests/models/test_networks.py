@@ -58,8 +58,12 @@ class TestForTables:
         assert module(ROWS).shape == (40, 4)
         assert origin(module) is not None
         widths = [part.out_features for part in module if hasattr(part, "out_features")]
-        usual = {"mlp": [64, 64], "waves": [64]} | {
-            name: [128, 128] for name in ("tabular", "periodic", "tabm")
+        usual = {
+            "mlp": [64, 64],
+            "tabular": [128, 128],
+            "periodic": [128, 128],
+            "waves": [64],
+            "tabm": [64, 64],
         }
         expected = usual[kind] if hidden is None and kind in usual else list(hidden or ())
         assert widths == [*([] if kind in ("linear", "additive") else expected), 4]

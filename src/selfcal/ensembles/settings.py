@@ -23,7 +23,7 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
-    "tabm": AdamW(lr=0.002, weight_decay=3e-4),
+    "tabm": AdamW(lr=0.004, weight_decay=3e-4),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
 OTHER_OPTIMIZER = Adam(lr=0.005)

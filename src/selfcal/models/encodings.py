@@ -85,14 +85,14 @@ class PiecewiseEmbedding(nn.Module):
 
     Example:
         >>> PiecewiseEmbedding(3, columns=[0, 2])(torch.zeros(5, 3)).shape
-        torch.Size([5, 11])
+        torch.Size([5, 7])
 
     Reference:
         Gorishniy, Rubachev and Babenko, On embeddings for numerical features in tabular deep learning, 2022.
     """
 
     def __init__(
-        self, n_features: int, columns: Sequence[int], n_bins: int = 16, n_embedding: int = 4
+        self, n_features: int, columns: Sequence[int], n_bins: int = 16, n_embedding: int = 2
     ) -> None:
         super().__init__()
         self.bins = PiecewiseLinear(n_features, columns, n_bins)

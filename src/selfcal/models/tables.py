@@ -85,7 +85,7 @@ def tabm(
     n_classes: int,
     *,
     columns: Sequence[int] | None = None,
-    hidden: Sequence[int] = (128, 128),
+    hidden: Sequence[int] = (64, 64),
     dropout: float = 0.1,
     n_members: int = 8,
 ) -> nn.Module:
@@ -137,7 +137,7 @@ _ENCODED: dict[str, dict[str, Any]] = {
     "tabular": {"encoding": "piecewise", "hidden": (128, 128)},
     "periodic": {"encoding": "periodic", "hidden": (128, 128)},
     "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
-    "tabm": {"hidden": (128, 128)},
+    "tabm": {"hidden": (64, 64)},
 }
 FOR_TABLES = ("linear", "mlp", *_ENCODED)
 """The kinds of network that `for_table` builds."""
