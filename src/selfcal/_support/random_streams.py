@@ -133,17 +133,6 @@ class Dropout(nn.Dropout):
         return x * kept.div_(1 - self.p)
 
 
-class MemberDropout(Dropout):
-    """`Dropout` of several networks in one, ``(members, rows, units)``, with one mask for all members.
-
-    Drawing random numbers takes a large part of the time of a small network.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """In training, zero values at random and scale the others up; otherwise return the input."""
-        return x * super().forward(x.new_ones(x.shape[-2:])) if self.training else x
-
-
 def draws_globally(*parts: object) -> bool:
     """Whether a network or another part of a method may draw from torch's global generator.
 

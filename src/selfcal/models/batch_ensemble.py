@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from selfcal._support.checks import positive_int
+from selfcal._support.random_streams import Dropout
 
 
 class BatchEnsembleLinear(nn.Module):
@@ -71,6 +72,10 @@ class SeparateLinear(nn.Module):
         n_members: Number of members.
         in_features: Inputs of each.
         out_features: Outputs of each.
+
+    Example:
+        >>> SeparateLinear(4, 3, 2)(torch.zeros(5, 3)).shape
+        torch.Size([4, 5, 2])
     """
 
     def __init__(self, n_members: int, in_features: int, out_features: int) -> None:
@@ -86,6 +91,14 @@ class SeparateLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"n_members={len(self.bias)}, in_features={self.in_features}, out_features={self.out_features}"
+
+
+class MemberDropout(Dropout):
+    """Dropout with one mask for all members, since drawing masks takes a large part of the time of small networks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In training, zero values at random and scale the others up; otherwise return the input."""
+        return x * super().forward(x.new_ones(x.shape[-2:])) if self.training else x
 
 
 class MeanOfMembers(nn.Module):

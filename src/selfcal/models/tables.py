@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from selfcal._support.checks import in_range, one_of, positive_int
-from selfcal._support.random_streams import Dropout, MemberDropout
-from selfcal.models.batch_ensemble import BatchEnsembleLinear, MeanOfMembers, SeparateLinear
+from selfcal._support.random_streams import Dropout
+from selfcal.models.batch_ensemble import BatchEnsembleLinear, MeanOfMembers, MemberDropout, SeparateLinear
 from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseEmbedding, PiecewiseLinear
 from selfcal.models.origin import remembered
 
