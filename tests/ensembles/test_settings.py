@@ -5,6 +5,7 @@ from torch import nn
 from selfcal import SelfCalibratedClassifier, recipes
 from selfcal.datasets import Blobs
 from selfcal.ensembles.settings import DEFAULT_OPTIMIZERS, FIXED_EPOCHS, MemberSettings, expected_seconds
+from selfcal.models.batch_ensemble import BatchEnsembleLinear
 from selfcal.models.factory import NetworkFactory
 
 
@@ -45,3 +46,8 @@ def test_all_waves_are_run_and_the_best_state_is_kept():
     losses = model.history_.selection_loss
     assert model.best_iter_ == model.history_.selection_step[losses.argmin()]
     assert np.log(5) > losses.min()
+
+
+def test_every_member_multiplies_with_the_weights_they_share():
+    few, many = (expected_seconds(BatchEnsembleLinear(k, 900, 800), 10**6, 1) for k in (1, 16))
+    assert 15 < many / few < 16.1

@@ -229,6 +229,35 @@ class TestNetworks:
         assert model.score(X, y) > 0.6
         assert model.selection_[0]["out_of_fold_log_loss"] < np.log(5)
 
+    @pytest.mark.parametrize("kind", models.FOR_TABLES)
+    def test_every_kind_can_be_interrupted_and_gives_the_same_bits(self, data, kind, tmp_path, monkeypatch):
+        X, y = data
+        weight = np.linspace(0, 2, len(X))
+        method = recipes.auto(candidates=[kind], folds=3)
+
+        def interrupted(*args, **settings):
+            def watch(step):
+                raise Interrupted("enough", 2)
+
+            return train_members(*args, **settings, watch=watch, checkpoint_seconds=0)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("selfcal.ensembles.settings.train_members", interrupted)
+            with pytest.raises(Interrupted):
+                classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y, weight)
+        resumed = classifier(method, checkpoint_dir=tmp_path / "run").fit(X, y, weight)
+        whole = classifier(method).fit(X, y, weight)
+        np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+        np.testing.assert_array_equal(resumed.out_of_fold_, whole.out_of_fold_)
+
+    @pytest.mark.parametrize("kind", models.FOR_TABLES)
+    def test_every_kind_can_be_the_student(self, data, kind, tmp_path):
+        model = classifier(network=kind, n_networks=1, max_epochs=60).fit(*data)
+        assert models.origin(model.module_) is not None
+        assert model.distilled_["log_loss"] < np.log(5)
+        again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+        np.testing.assert_array_equal(again.predict_proba(data[0]), model.predict_proba(data[0]))
+
     def test_no_early_stopping(self, data):
         model = classifier(early_stopping=False).fit(*data)
         assert model.n_iter_ == model.best_iter_ == 10

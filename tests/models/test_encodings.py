@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from selfcal.errors import ConfigError
-from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
+from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseEmbedding, PiecewiseLinear
 
 NUMBERS = st.floats(-1e3, 1e3, width=32)
 COLUMNS = arrays.arrays(np.float32, st.integers(2, 30), elements=NUMBERS)
@@ -155,3 +155,14 @@ class TestContract:
 def test_bad_settings(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_an_embedding_is_a_layer_for_each_column_on_its_encoding():
+    x = torch.randn(50, 3)
+    embedding = PiecewiseEmbedding(3, [0, 2], n_bins=5, n_embedding=4).fit(x)
+    encoded = PiecewiseLinear(3, [0, 2], 5).fit(x)(x)
+    blocks = encoded[:, 3:8], encoded[:, 8:]
+    layers = zip(blocks, embedding.weight, embedding.bias, strict=True)
+    expected = torch.cat([encoded[:, :3], *(block @ weight + bias for block, weight, bias in layers)], dim=1)
+    torch.testing.assert_close(embedding(x), expected)
+    assert expected.shape[1] == embedding.n_outputs

@@ -48,7 +48,7 @@ class Sharpened(Wrapper, key="sharpened"):
 
 
 def network(name="mlp"):
-    if name in ("mlp", "realmlp", "tabular"):
+    if name in ("mlp", "realmlp", "tabm", "tabular"):
         return getattr(models, name)(N_FEATURES, N_CLASSES, hidden=(5, 4))
     return getattr(models, name)(n_classes=N_CLASSES, width=2, channels=1)
 

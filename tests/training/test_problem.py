@@ -1,10 +1,11 @@
+import math
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import nn
 
-from selfcal import BilevelStep, recipes
+from selfcal import BilevelStep, losses, recipes
 from selfcal.ensembles.modules import ParallelNetworks
 from selfcal.errors import ConfigError
 from selfcal.optimizers import SGD
@@ -48,6 +49,54 @@ def test_inner_is_the_mean_of_weight_times_loss_divided_by_n():
     loss = problem.inner(problem.read(), {"weight": weight}, Batch(X, Y, index, own))
     expected = nn.functional.cross_entropy(module(X), Y, reduction="none") * weight[index] * own
     torch.testing.assert_close(loss, expected.sum() / 10)
+
+
+class Members(nn.Linear):
+    """Three members in training, their mean in evaluation."""
+
+    def __init__(self):
+        super().__init__(3, 6)
+
+    def forward(self, x):
+        logits = super().forward(x).unflatten(1, (3, 2))
+        return logits if self.training else logits.softmax(dim=2).mean(dim=1).log()
+
+
+@pytest.mark.parametrize("loss", [losses.cross_entropy, losses.focal, losses.mmce])
+def test_the_loss_of_several_members_is_the_mean_of_theirs(loss):
+    module, own = Members(), torch.linspace(1, 2, 10)
+    problem = BilevelProblem(module, recipes.with_loss(loss))
+    found = problem.evaluate({}, Batch(X, Y, weight=own))
+    assert found.output.logits.shape == (10, 3, 2)
+    expected = sum((own * loss(logits, Y)).mean() for logits in module(X).unbind(1)) / 3
+    expected.backward()
+    torch.testing.assert_close(found.loss, expected.detach())
+    torch.testing.assert_close(found.grad, torch.cat([p.grad.reshape(-1) for p in module.parameters()]))
+
+
+def test_outer_models_see_the_mean_of_the_members():
+    module = Members()
+    problem = BilevelProblem(module, recipes.standard())
+    seen = problem.evaluate({}, Batch(X, Y)).output.as_data
+    torch.testing.assert_close(seen.softmax(dim=1), module.eval()(X).exp())
+
+
+def test_members_are_for_training_alone():
+    problem = BilevelProblem(Members().eval(), recipes.bo4sc())
+    problem.module.forward = lambda x: torch.zeros(len(x), 3, 2)
+    with pytest.raises(ConfigError, match=r"in training alone .*got shape \(10, 3, 2\)"):
+        problem.outer(problem.read(), {}, Batch(X, Y))
+
+
+def test_every_recipe_with_an_outer_level_that_reads_no_head_trains_members():
+    rows = torch.cat([X] * 3), Y.repeat(3)
+    for learn in ("decay", "gamma", "noise", "temperature", "weights"):
+        recipe = recipes.crossfit(learn=learn).networks[0].recipe
+        step = BilevelStep(Members(), SGD(lr=0.1), recipe, n_train=30)
+        for _ in range(recipe.inner_steps):
+            report = step(Batch(*rows, torch.arange(30)), Batch(X, Y))
+        assert math.isfinite(report.outer_loss)
+        assert not report.skipped
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
+    "tabm": AdamW(lr=0.004, weight_decay=3e-4),
     "realmlp": Adam(lr=CosLog(0.04), betas=(0.9, 0.95)),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
@@ -125,6 +126,13 @@ def expected_seconds(module: nn.Module, n_rows: int, n_members: int, n_epochs: i
         >>> round(expected_seconds(nn.Linear(9, 2), n_rows=5000, n_members=5), 2)
         2.0
     """
-    weights = sum(p.numel() for p in module.parameters())
     steps = -(-n_rows // STEP_ROWS)
-    return n_members * n_epochs * (steps * STEP_SECONDS + 6 * weights * n_rows / SPEED)
+    return n_members * n_epochs * (steps * STEP_SECONDS + 6 * _multiplications(module) * n_rows / SPEED)
+
+
+def _multiplications(module: nn.Module) -> int:
+    """For one row: one for each weight, unless a layer says otherwise."""
+    return sum(
+        getattr(part, "multiplications", sum(p.numel() for p in part.parameters(recurse=False)))
+        for part in module.modules()
+    )

@@ -66,7 +66,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             or a `Recipe` or `Ensemble`, for instance ``recipes.bo4sc(outer_lr=0.05)``.
         network: A kind of network, one of `models.FOR_TABLES`, or a function ``(n_features, n_classes) -> nn.Module``
             that returns logits; by default the kinds of the method, or ``"mlp"``.
-        hidden: Widths of the hidden layers; by default two of 64, or of 128 behind an encoding of the columns.
+        hidden: Widths of the hidden layers; by default those of the kind of network, two of 64 for ``"mlp"``.
         learning_rate: Step size of the inner optimiser, Adam; by default 0.005 or, where several kinds of network
             are trained, the default of their kind (`ensembles.settings.DEFAULT_OPTIMIZERS`).
         batch_size: Rows per step and network; None takes all. ``"auto"`` is 256, but a method that trains one network

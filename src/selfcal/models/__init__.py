@@ -9,6 +9,7 @@ from selfcal.models.tables import (
     mlp,
     realmlp,
     spread_columns,
+    tabm,
     tabular,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "resnet18",
     "resnet50",
     "spread_columns",
+    "tabm",
     "tabular",
     "vgg16",
 ]

@@ -71,6 +71,52 @@ class PiecewiseLinear(nn.Module):
         return f"columns={self.columns}, n_bins={self.n_bins}"
 
 
+class PiecewiseEmbedding(nn.Module):
+    """A piecewise-linear encoding of the chosen columns, followed by a small linear layer per column.
+
+    The output starts with all input columns, squashed as in `PiecewiseLinear`. A network on top takes fewer numbers
+    per column than there are bins.
+
+    Args:
+        n_features: Columns of the input.
+        columns: The columns to encode.
+        n_bins: Maximum number of bins per column.
+        n_embedding: Outputs of the layer of each column.
+
+    Example:
+        >>> PiecewiseEmbedding(3, columns=[0, 2])(torch.zeros(5, 3)).shape
+        torch.Size([5, 7])
+
+    Reference:
+        Gorishniy, Rubachev and Babenko, On embeddings for numerical features in tabular deep learning, 2022.
+    """
+
+    def __init__(
+        self, n_features: int, columns: Sequence[int], n_bins: int = 16, n_embedding: int = 2
+    ) -> None:
+        super().__init__()
+        self.bins = PiecewiseLinear(n_features, columns, n_bins)
+        n, bound = len(self.bins.columns), n_bins**-0.5
+        self.n_outputs = n_features + n * positive_int("n_embedding", n_embedding)
+        self.weight = nn.Parameter(torch.empty(n, n_bins, n_embedding).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(n, 1, n_embedding))
+
+    def fit(self, x: Tensor) -> Self:
+        """Set the bin edges to the quantiles of these rows."""
+        self.bins.fit(x)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the squashed columns, followed by the embedding."""
+        squashed, encoded = self.bins(x).tensor_split([x.shape[1]], dim=1)
+        encoded = encoded.unflatten(1, self.weight.shape[:2]).transpose(0, 1)
+        embedded = torch.baddbmm(self.bias, encoded, self.weight)
+        return torch.cat([squashed, embedded.transpose(0, 1).flatten(1)], dim=1)
+
+    def extra_repr(self) -> str:
+        return f"n_embedding={self.weight.shape[2]}"
+
+
 class Periodic(nn.Module):
     """Periodic features of the chosen columns with learned frequencies, followed by a small layer per column.
 

@@ -178,7 +178,7 @@ class ParametricSELU(nn.Module):
 
 
 def fit_layers(network: nn.Module, x: Tensor) -> nn.Module:
-    """Initialise each layer by the rows `x`, as they come out of the layers before it.
+    """Initialise each layer that has a method `fit` by the rows `x`, as they come out of the layers before it.
 
     Example:
         >>> x = torch.randn(100, 2)
@@ -189,7 +189,7 @@ def fit_layers(network: nn.Module, x: Tensor) -> nn.Module:
     x = x[:: max(1, len(x) // MAX_FITTING_ROWS)]
     with torch.no_grad(), evaluating(network):
         for layer in network.children():
-            if isinstance(layer, (RobustScaling, ScaledLinear)):
-                layer.fit(x)
+            if callable(fit := getattr(layer, "fit", None)):
+                fit(x)
             x = layer(x)
     return network

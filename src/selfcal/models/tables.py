@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
-from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseLinear
+from selfcal.models.batch_ensemble import BatchEnsembleLinear, MeanOfMembers, MemberDropout, SeparateLinear
+from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseEmbedding, PiecewiseLinear
 from selfcal.models.layers import (
     ColumnScales,
     ParametricSELU,
@@ -138,6 +139,52 @@ def realmlp(
     return nn.Sequential(*layers, head)
 
 
+@remembered
+def tabm(
+    n_features: int,
+    n_classes: int,
+    *,
+    columns: Sequence[int] | None = None,
+    hidden: Sequence[int] = (64, 64),
+    dropout: float = 0.1,
+    n_members: int = 8,
+) -> nn.Module:
+    """Several multilayer perceptrons for tables in one network, with most weights in common (TabM).
+
+    The members have a piecewise-linear embedding of the columns and the weight matrices of the hidden layers in
+    common; the scales and biases of the hidden layers and the last layer are their own. In training the network
+    returns the logits of every member, ``(rows, members, classes)``, and the mean of their losses is minimised; it
+    predicts the mean of their probabilities.
+
+    Args:
+        n_features: Columns of the input, of mean 0 and standard deviation 1.
+        n_classes: Classes, one logit each.
+        columns: The columns to encode; by default all. See `columns_to_encode`.
+        hidden: Width of each hidden layer.
+        dropout: Fraction of hidden units left out in training, the same for all members.
+        n_members: Number of members.
+
+    Example:
+        >>> import torch
+        >>> network = tabm(2, 5, hidden=(16,))
+        >>> network(torch.zeros(3, 2)).shape, network.eval()(torch.zeros(3, 2)).shape
+        (torch.Size([3, 8, 5]), torch.Size([3, 5]))
+
+    Reference:
+        Gorishniy, Kotelnikov and Babenko, TabM: advancing tabular deep learning with parameter-efficient ensembling,
+        2024.
+    """
+    in_range("dropout", dropout, 0, 1)
+    first = PiecewiseEmbedding(n_features, range(n_features) if columns is None else columns)
+    layers: list[nn.Module] = [first]
+    width = first.n_outputs
+    for place, size in enumerate(hidden):
+        layer = BatchEnsembleLinear(n_members, width, positive_int("hidden", size), diverse=place == 0)
+        layers += [layer, nn.ReLU(), MemberDropout(dropout)]
+        width = size
+    return nn.Sequential(*layers, SeparateLinear(n_members, width, n_classes), MeanOfMembers())
+
+
 N_BINS = 16
 _ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic | FourierFeatures]] = {
     "piecewise": lambda n_features, columns: PiecewiseLinear(n_features, columns, N_BINS),
@@ -145,13 +192,17 @@ _ENCODINGS: dict[str, Callable[[int, Sequence[int]], PiecewiseLinear | Periodic 
     "joint": lambda n_features, columns: FourierFeatures(n_features),
 }
 
-_ENCODED: dict[str, dict[str, Any]] = {
-    "additive": {"encoding": "piecewise", "hidden": ()},
-    "tabular": {"encoding": "piecewise", "hidden": (128, 128)},
-    "periodic": {"encoding": "periodic", "hidden": (128, 128)},
-    "waves": {"encoding": "joint", "hidden": (64,), "dropout": 0.0},
+_KINDS: dict[str, tuple[Callable[..., nn.Module], dict[str, Any]]] = {
+    "linear": (mlp, {"hidden": ()}),
+    "mlp": (mlp, {"hidden": (64, 64)}),
+    "additive": (tabular, {"encoding": "piecewise", "hidden": ()}),
+    "tabular": (tabular, {"encoding": "piecewise", "hidden": (128, 128)}),
+    "periodic": (tabular, {"encoding": "periodic", "hidden": (128, 128)}),
+    "waves": (tabular, {"encoding": "joint", "hidden": (64,), "dropout": 0.0}),
+    "tabm": (tabm, {"hidden": (64, 64)}),
+    "realmlp": (realmlp, {"hidden": (128, 128)}),
 }
-FOR_TABLES = ("linear", "mlp", *_ENCODED, "realmlp")
+FOR_TABLES = tuple(_KINDS)
 """The kinds of network that `for_table` builds."""
 
 
@@ -161,7 +212,7 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
     Args:
         kind: ``"linear"``; ``"mlp"``; ``"additive"``, a sum of one function of any shape per column; ``"tabular"``, a
             perceptron on a piecewise-linear encoding of the columns; ``"periodic"``, on periodic features of each
-            column; ``"waves"``, on Fourier features of all columns together; ``"realmlp"``, see `realmlp`.
+            column; ``"waves"``, on Fourier features of all columns together; ``"tabm"`` and ``"realmlp"``, see there.
         x: The rows, of mean 0 and standard deviation 1; they determine which columns are encoded, the bin edges, and
             initial weights.
         n_classes: Classes, one logit each.
@@ -176,26 +227,10 @@ def for_table(kind: str, x: Tensor, n_classes: int, *, hidden: Sequence[int] | N
         )
     """
     one_of("network", kind, FOR_TABLES)
-    n_features = x.shape[1]
-    if kind in ("linear", "mlp"):
-        return mlp(n_features, n_classes, hidden=() if kind == "linear" else _widths(hidden, (64, 64)))
-    if kind == "realmlp":
-        network = realmlp(
-            n_features, n_classes, columns=columns_to_encode(x), hidden=_widths(hidden, (128, 128))
-        )
-        return fit_layers(network, x)
-    shape = _ENCODED[kind]
-    if shape["hidden"]:
-        shape = {**shape, "hidden": _widths(hidden, shape["hidden"])}
-    network = tabular(n_features, n_classes, columns=columns_to_encode(x), **shape)
-    first = next(network.children())
-    assert isinstance(first, (PiecewiseLinear, Periodic, FourierFeatures))
-    first.fit(x)
-    return network
-
-
-def _widths(hidden: Sequence[int] | None, default: Sequence[int]) -> Sequence[int]:
-    return default if hidden is None else hidden
+    make, settings = _KINDS[kind]
+    chosen = {"hidden": hidden} if settings["hidden"] and hidden is not None else {}
+    encoded = {} if make is mlp else {"columns": columns_to_encode(x)}
+    return fit_layers(make(x.shape[1], n_classes, **settings | chosen | encoded), x)
 
 
 def columns_to_encode(x: Tensor) -> list[int]:

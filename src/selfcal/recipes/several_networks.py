@@ -150,6 +150,8 @@ def _candidate(given: Any) -> Candidate:
 
 _TREES: dict[str, Callable[[], Candidate]] = {
     "boosting": Boosting,
-    "boosting-small": lambda: Boosting("boosting-small", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0),
+    "boosting-small": lambda: Boosting(
+        "boosting-small", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0
+    ),
     "extra-trees": lambda: ClassifierCandidate(ExtraTreesClassifier(100), "extra-trees"),
 }

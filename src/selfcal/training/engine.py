@@ -22,7 +22,7 @@ from selfcal.training.batches import Batches, as_batches
 from selfcal.training.checkpoint import checkpointed, identity
 from selfcal.training.history import History
 from selfcal.training.interfaces import Calibrator, OptimizerRule
-from selfcal.training.problem import evaluating, members_of
+from selfcal.training.problem import as_logits, evaluating, members_of
 from selfcal.training.recipe import Recipe
 from selfcal.training.run import RUNNING, Run
 from selfcal.training.step import BilevelStep
@@ -88,7 +88,8 @@ def train(
     with batches of half the size; `max_steps` stays.
 
     Args:
-        module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place.
+        module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place. In training mode it
+            may return the logits of several members, ``(rows, members, classes)``: the loss is the mean of theirs.
         train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
         outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
         selection_data: The same; with it, the state with the lowest log loss on it is restored at the end.
@@ -243,7 +244,7 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
         batches = [batch.to(like) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("The held-out data must have at least one row; got none.")
-        logits = joined([module(batch.x) for batch in batches])
+        logits = joined([as_logits(module(batch.x)) for batch in batches])
     y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
     if all(weight is None for weight in weights):
         return logits, y, None

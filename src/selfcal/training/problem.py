@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -110,16 +110,19 @@ class BilevelProblem(Problem):
         return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
-        """The mean over the rows of weight times loss, plus the penalty if there is one."""
+        """The mean over the rows of weight times loss, plus the penalty if there is one.
+
+        The loss of a network with several members is the mean of theirs.
+        """
         model = self.recipe.outer_model
         hyper = batch.hyper if model is None else batch.hyper | model(outer, output, batch)
         weight, penalty = hyper.get("weight"), hyper.get("penalty")
         keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
-            values = self.recipe.loss(output.logits, batch.y, **keywords)
+            values = _mean([self.recipe.loss(logits, batch.y, **keywords) for logits in output.by_member])
         except IndexError:
             raise DataError(
-                f"Labels must be class codes below the number of logits, {output.logits.shape[1]}; got "
+                f"Labels must be class codes below the number of logits, {output.logits.shape[-1]}; got "
                 f"{int(batch.y.max())}. Give the network as many outputs as there are classes."
             ) from None
         for factor in (weight, batch.weight):
@@ -194,14 +197,14 @@ class BilevelProblem(Problem):
                 )  # `write` is in place
             )
         with watched, redirected(self._draws_globally):
-            logits = _as_logits(run())
+            logits = as_logits(run(), members=self.module.training)
         if not self._reads_head:
             return Output(logits)
-        fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[1]
+        fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[-1]
         if not fits:
             raise ConfigError(
                 f"The head of the network must be called once in a pass, with one vector for each row, and return "
-                f"the {logits.shape[1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. "
+                f"the {logits.shape[-1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. "
                 "Name the right one with the outer model's `layer`."
             )
         return Output(logits, *seen[0])
@@ -266,8 +269,17 @@ def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
     return one_of("layer", name, linear), linear[name]
 
 
-def _as_logits(logits: object) -> Tensor:
-    if isinstance(logits, Tensor) and logits.ndim == 2:
+def as_logits(logits: object, *, members: bool = False) -> Tensor:
+    """The output of a network, checked: (rows, classes) or, if they are allowed, (rows, members, classes)."""
+    if isinstance(logits, Tensor) and logits.ndim in ((2, 3) if members else (2,)):
         return logits
     got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
-    raise ConfigError(f"The network must return logits of shape (rows, classes); got {got}.")
+    raise ConfigError(
+        "The network must return logits of shape (rows, classes), or in training alone (rows, members, classes); "
+        f"got {got}."
+    )
+
+
+def _mean(values: Sequence[Tensor]) -> Tensor:
+    """The mean loss of the members for each row."""
+    return values[0] if len(values) == 1 else torch.stack(list(values)).mean(dim=0)

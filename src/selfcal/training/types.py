@@ -48,6 +48,7 @@ class Batch:
 class Output(NamedTuple):
     """The output of the network for a batch.
 
+    `logits` have the shape (rows, classes); in training, of a network with several members, (rows, members, classes).
     `features` is the input of its last linear layer, the head, and `head` that layer's weight; both are None unless
     the outer model reads them. Features are constants in the training loss: no gradient flows through them. `seen`
     are the logits that are constants in it, if they are not those of this output.
@@ -59,9 +60,15 @@ class Output(NamedTuple):
     seen: Tensor | None = None
 
     @property
+    def by_member(self) -> tuple[Tensor, ...]:
+        """The logits of each member, each of shape (rows, classes)."""
+        return (self.logits,) if self.logits.ndim == 2 else self.logits.unbind(dim=1)
+
+    @property
     def as_data(self) -> Tensor:
-        """The logits as input of an outer model: no gradient flows through them."""
-        return self.logits.detach() if self.seen is None else self.seen
+        """The logits as input of an outer model, (rows, classes): no gradient flows through them."""
+        logits = self.logits.detach() if self.seen is None else self.seen
+        return logits if logits.ndim == 2 else logits.log_softmax(dim=2).logsumexp(dim=1)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Output:
         """Apply `change` to the parts that gradients flow through."""
