@@ -164,24 +164,27 @@ class TestSelect:
         assert weights["good"] > 0.5
         assert not np.isnan(found.probs).any()
 
-    def test_in_a_further_round_those_are_trained_that_have_a_part_in_the_pool(self):
-        field = Field(good=logits_of(2), other=logits_of(2, 1), bad=logits_of(-2))
-        found = field.select(costs=[2.0] * 3, budget=100, rounds=2)
-        assert field.asked() == {"good": 10, "other": 10, "bad": 5}
+    def test_further_rounds_train_all_if_there_is_time(self):
+        field = Field(good=logits_of(2), bad=logits_of(-2))
+        found = field.select(costs=[2.0] * 2, budget=100, rounds=2)
+        assert field.asked() == {"good": 10, "bad": 10}
         assert [members for name, members, _ in field.calls if name == "good"] == [
             [0, 1, 2, 3, 4],
             [5, 6, 7, 8, 9],
         ]
         assert not time_budget_note(found.records, 100)
-        assert all(len(kind.members) == 10 for kind in found.module.members)
+        assert len(found.module.members) == 10
 
-    def test_a_further_round_is_left_out_and_noted_if_it_is_expected_to_take_too_long(self):
-        field = Field(good=logits_of(2), bad=logits_of(-2))
-        found = field.select(costs=[12.0, 2.0], budget=10, rounds=2)  # of which each round takes a half
-        assert field.asked() == {"good": 5, "bad": 5}
-        note = time_budget_note(found.records, 10)
-        assert "'good' has 5 of 10 members" in note
-        assert "bad" not in note
+    def test_further_rounds_train_the_largest_weights_that_there_is_time_for(self):
+        field = Field(slow=logits_of(1), bad=logits_of(-2), good=logits_of(3, 1), fair=logits_of(0.5, 2))
+        found = field.select(
+            costs=[20.0, 1.0, 8.0, 8.0], budget=23, rounds=2
+        )  # of which each round takes a half
+        assert field.asked() == {"slow": 5, "bad": 5, "good": 10, "fair": 5}
+        note = time_budget_note(found.records, 23)
+        assert all(f"'{name}' has 5 of 10 members" in note for name in ("slow", "bad", "fair"))
+        assert "good" not in note
+        assert not np.isnan(found.probs).any()
 
     def test_which_candidates_continue_does_not_depend_on_the_clock(self):
         def asked(seconds):

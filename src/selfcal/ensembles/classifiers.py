@@ -14,6 +14,7 @@ from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifie
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
+from selfcal._support.checks import positive_int
 from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.settings import MemberSettings
@@ -40,6 +41,8 @@ class ClassifierCandidate(Candidate):
     Args:
         classifier: The classifier; copies of it are fitted. If it has a `random_state` of None, each copy gets one.
         name: The name in `selection_` and in reports; by default the name of its class.
+        max_rows: Rows that each copy is fitted on at most, a random part of those it may be; None for all. It keeps
+            classifiers whose time or size grows with the rows within bounds.
 
     Example:
         >>> from sklearn.naive_bayes import GaussianNB
@@ -49,8 +52,11 @@ class ClassifierCandidate(Candidate):
 
     classifier: Any
     name: str = ""
+    max_rows: int | None = None
 
     def __post_init__(self) -> None:
+        if self.max_rows is not None:
+            positive_int("max_rows, if not None,", self.max_rows)
         if isinstance(self.classifier, type) or not all(
             callable(getattr(self.classifier, name, None)) for name in ("fit", "predict_proba", "get_params")
         ):
@@ -82,7 +88,8 @@ class ClassifierTrainer:
         self._seed, self._n_classes = settings.seed, settings.make.n_classes
         # unknown for other classifiers, which the user has chosen: they are trained in any case
         trees = getattr(candidate.classifier, "n_estimators", 0) if _is_forest(candidate.classifier) else 0
-        self.expected_seconds = ROW_SECONDS * trees * len(splits) * len(rows.y)
+        used = min(len(rows.y), candidate.max_rows or len(rows.y))
+        self.expected_seconds = ROW_SECONDS * trees * len(splits) * used
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Fit the copies of these numbers; fewer of them, but one at least, if time runs out."""
@@ -109,8 +116,11 @@ class ClassifierTrainer:
 
     def _fitted(self, member: int) -> nn.Module:
         model, rows = clone(self.candidate.classifier), self._splits[member].train
+        seed = (self._seed + member) % 2**31
         if model.get_params().get("random_state", 0) is None:
-            model.set_params(random_state=(self._seed + member) % 2**31)
+            model.set_params(random_state=seed)
+        if self.candidate.max_rows is not None and len(rows) > self.candidate.max_rows:
+            rows = np.random.default_rng(seed).permutation(rows)[: self.candidate.max_rows]
         y, weight = self._rows.y[rows], self._rows.weight
         x = self._rows.x.numpy()[rows]
         if weight is None or not has_fit_parameter(model, "sample_weight"):

@@ -100,10 +100,8 @@ def mean_log_loss(probs: Float, y: Int, weight: Float | None) -> float:
     )
 
 
-def pool_weights(
-    log_probs: Sequence[Float], y: Int, weight: Float | None = None, *, min_weight: float = MIN_WEIGHT
-) -> Float:
-    """Non-negative weights whose logarithmic pool has the lowest log loss, without weights that are too small.
+def pool_weights(log_probs: Sequence[Float], y: Int, weight: Float | None = None) -> Float:
+    """Non-negative weights whose logarithmic pool has the lowest log loss, without weights under `MIN_WEIGHT`.
 
     The pool of probabilities p_k is ``softmax(Σ_k w_k log p_k)``. Its log loss is convex in the weights, which need
     not sum to one: if they sum to more, the pool is more confident than what it is made of. A penalty of
@@ -113,7 +111,6 @@ def pool_weights(
         log_probs: For each model, log probabilities of the rows.
         y: Their label codes.
         weight: Their sample weights.
-        min_weight: The least weight of a model that is not left out.
 
     Example:
         >>> right, wrong = np.log([[0.9, 0.1]] * 40), np.log([[0.2, 0.8]] * 40)
@@ -127,11 +124,11 @@ def pool_weights(
     while True:
         fitted = _fitted_pool(stacked[kept], y, weight)
         least = int(fitted.argmin())
-        if fitted[least] >= min_weight or len(kept) == 1:
+        if fitted[least] >= MIN_WEIGHT or len(kept) == 1:
             break
         kept = np.delete(kept, least)
     weights = np.zeros(len(stacked))
-    weights[kept] = np.maximum(fitted, min_weight)
+    weights[kept] = np.maximum(fitted, MIN_WEIGHT)
     return weights
 
 

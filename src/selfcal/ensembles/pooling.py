@@ -14,7 +14,6 @@ from torch import nn
 from selfcal._support.checks import Float, Int
 from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.mixing import (
-    MIN_WEIGHT,
     TINY,
     fitted_temperature,
     mean_log_loss,
@@ -27,9 +26,6 @@ from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
 from selfcal.ensembles.training import TrainedMembers
 from selfcal.training.engine import TrainingResult
 from selfcal.training.run import OUT_OF_TIME
-
-USEFUL_WEIGHT = 0.02
-"""A candidate of this weight is trained in further rounds."""
 
 ENOUGH_ROWS = 2_000
 """Held-out rows that determine the weights well, if not all rows are predicted by every candidate."""
@@ -55,7 +51,6 @@ class State:
     """A candidate while candidates are selected."""
 
     trainer: Trainer
-    n_splits: int
     planned: int
     trained: TrainedMembers | None = None
     out_of_time: bool = False
@@ -76,7 +71,7 @@ class State:
 
     def expected_seconds(self, members: Sequence[int]) -> float:
         """The expected training time of some members."""
-        return self.trainer.expected_seconds * len(members) / self.n_splits
+        return self.trainer.expected_seconds * len(members) / self.planned
 
     @property
     def result(self) -> TrainingResult:
@@ -143,7 +138,7 @@ class Pool(NamedTuple):
     loss: float
 
 
-def best_pool(states: Sequence[State], y: Int, weight: Float | None, min_weight: float = MIN_WEIGHT) -> Pool:
+def best_pool(states: Sequence[State], y: Int, weight: Float | None) -> Pool:
     """The best pool of those that have members; the best candidate alone if no pool is better."""
     states = [state for state in states if state.n_members]
     given = _common(states)
@@ -153,7 +148,7 @@ def best_pool(states: Sequence[State], y: Int, weight: Float | None, min_weight:
     best = int(np.argmin(alone))
     found = Pool(states, np.eye(len(states))[best], alone[best])
     if len(states) > 1:
-        weights = pool_weights(log_probs, y, row_weight, min_weight=min_weight)
+        weights = pool_weights(log_probs, y, row_weight)
         loss = mean_log_loss(pool(weights, log_probs), y, row_weight)
         if loss <= found.loss:
             found = Pool(states, weights, loss)
@@ -170,27 +165,27 @@ def _common(states: Sequence[State]) -> NDArray[np.bool_]:
     return np.logical_and.reduce([~np.isnan(state.probs[:, 0]) for state in states])
 
 
-def comparable(states: Sequence[State]) -> list[State]:
+def _comparable(states: Sequence[State]) -> list[State]:
     """All candidates that have enough held-out rows in common, or else those with the most members."""
     for n_members in sorted({state.n_members for state in states} - {0}):
         chosen = [state for state in states if state.n_members >= n_members]
-        if np.count_nonzero(_common(chosen)) >= ENOUGH_ROWS:
+        common = _common(chosen)
+        if np.count_nonzero(common) >= ENOUGH_ROWS or common.all():
             break
     return chosen
 
 
-def useful(states: Sequence[State], y: Int, weight: Float | None) -> list[State]:
-    """The candidates that have a part in the pool, however small."""
-    best = best_pool(states, y, weight, min_weight=USEFUL_WEIGHT)
-    return [state for state, own in zip(best.states, best.weights, strict=True) if own]
-
-
-def selected(states: Sequence[State], pooled: Sequence[State], y: Int, weight: Float | None) -> Selection:
-    """The outcome: the best pool of some of the candidates, and a record of all."""
-    best = best_pool(pooled, y, weight)
+def ranked(states: Sequence[State], y: Int, weight: Float | None, *, min_members: int) -> list[State]:
+    """The candidates of at least so many members: those of the largest weight in the pool first, then the best."""
+    best = best_pool(_comparable(states), y, weight)
     for state, own in zip(best.states, best.weights, strict=True):
         state.weight = float(own)
-    chosen = sorted((state for state in best.states if state.weight), key=_rank)
+    return [state for state in sorted(states, key=_rank) if state.n_members >= min_members]
+
+
+def selected(states: Sequence[State], y: Int, weight: Float | None) -> Selection:
+    """The outcome: the best pool of the candidates, and a record of all."""
+    chosen = [state for state in ranked(states, y, weight, min_members=1) if state.weight]
     probs = _out_of_fold(chosen)
     scale = served_scale(
         [state.held_out_logits for state in chosen],
@@ -202,12 +197,12 @@ def selected(states: Sequence[State], pooled: Sequence[State], y: Int, weight: F
     )
     for state in chosen:
         state.weight *= scale
-    ranked = sorted(states, key=_rank)
+    in_order = sorted(states, key=_rank)
     return Selection(
         _module(chosen).eval(),
         probs,
-        [state.record() for state in ranked],
-        [state.trainer.candidate for state in ranked],
+        [state.record() for state in in_order],
+        [state.trainer.candidate for state in in_order],
         chosen[0].result,
     )
 

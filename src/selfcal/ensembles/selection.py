@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 
 from selfcal._support.checks import Float, Int
 from selfcal._support.jobs import run_calls
-from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, comparable, selected, useful
+from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, ranked, selected
 from selfcal.ensembles.training import TrainedMembers
 
 QUICK = 1 / 16
@@ -35,11 +35,11 @@ def select(
 
     If the first round of all candidates can be expected to end in time, all are trained. Otherwise those that take a
     small part of the time are; each of the others trains its first member, the better half train more, and so on.
-    Better are those whose pool with what was trained in full is better. No candidate takes the
-    time that the others need. In further rounds those are trained that have a part in the pool. Which candidates
-    continue depends on estimates known beforehand and on the data, not on the clock, so that the result is
-    reproducible unless the budget cuts it short. On the held-out rows the pool is never worse than any candidate
-    alone, as far as it was trained.
+    Better are those whose pool with what was trained in full is better. No candidate takes the time that the others
+    need. Further rounds train all that there is time for, the candidates of the largest weight in the pool first.
+    Which candidates continue depends on estimates known beforehand and on the data, not on the clock, so that the
+    result is reproducible unless the budget cuts it short. On the held-out rows the pool is never worse than any
+    candidate alone.
 
     Args:
         trainers: One for each candidate, the most useful first: if time runs out, the last ones are not trained. At
@@ -53,7 +53,7 @@ def select(
             same.
     """
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
-    states = [State(trainer, n_members, len(first)) for trainer in trainers]
+    states = [State(trainer, n_members) for trainer in trainers]
     work = _Work(y, weight, budget, n_jobs)
     quick, slow = list(states), list[State]()
     if not work.has_time_for(states, first):
@@ -64,15 +64,10 @@ def select(
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
         slow = _better_half(slow, quick, y, weight)
-    pooled = comparable(states)
     for members in further:
-        pooled = useful(pooled, y, weight)
-        for state in pooled:
-            state.planned += len(members)
-        if rungs or not work.has_time_for(pooled, members):
-            break
-        work.train(pooled, members, later=0.0)
-    return selected(states, pooled, y, weight)
+        again = work.affordable(ranked(states, y, weight, min_members=members[0]), members)
+        work.train(again, members, later=0.0)
+    return selected(states, y, weight)
 
 
 class _Work:
@@ -89,6 +84,14 @@ class _Work:
     def has_time_for(self, states: Sequence[State], members: Sequence[int]) -> bool:
         """Whether these members of the candidates can be expected to end in time, after what was trained before."""
         return self._expected + sum(state.expected_seconds(members) for state in states) <= self._budget
+
+    def affordable(self, states: Sequence[State], members: Sequence[int]) -> list[State]:
+        """Those whose members can be expected to end in time, the first ones in any case of doubt."""
+        chosen: list[State] = []
+        for state in states:
+            if self.has_time_for([*chosen, state], members):
+                chosen.append(state)
+        return chosen
 
     def is_quick(self, state: State, members: Sequence[int]) -> bool:
         """Whether training these members takes a small part of the time."""

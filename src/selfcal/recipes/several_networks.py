@@ -104,23 +104,25 @@ def ensemble(*, networks: int = 5) -> Ensemble:
 
 DEFAULT_CANDIDATES = (
     "boosting",
+    "tabm",
+    "realmlp",
+    "extra-trees",
     "boosting-small",
-    "tabular",
     "periodic",
     "waves",
     "mlp",
     "linear",
-    "additive",
 )
 """The candidates of `auto` by name, the most useful first."""
 
 
-def auto(*, folds: int = 5, repeats: int = 1, candidates: Sequence[Any] = DEFAULT_CANDIDATES) -> Ensemble:
+def auto(*, folds: int = 5, repeats: int = 2, candidates: Sequence[Any] = DEFAULT_CANDIDATES) -> Ensemble:
     """Several kinds of cross-fitted network and trees, pooled by the log loss of their out-of-fold predictions.
 
     Args:
         folds: Of the rows; each candidate trains as many models, each on all folds but one.
-        repeats: Number of repetitions with different folds.
+        repeats: Number of repetitions with different folds, for candidates that have a part in the pool and if time
+            allows.
         candidates: What is trained: ``"boosting"``, ``"boosting-small"`` and ``"extra-trees"``, trees by
             scikit-learn; kinds of network, one of `models.FOR_TABLES`; any classifier with `fit` and
             `predict_proba`; or a `Candidate`. The most useful first: the last ones are not trained if time runs out.
@@ -153,5 +155,5 @@ _TREES: dict[str, Callable[[], Candidate]] = {
     "boosting-small": lambda: Boosting(
         "boosting-small", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0
     ),
-    "extra-trees": lambda: ClassifierCandidate(ExtraTreesClassifier(100), "extra-trees"),
+    "extra-trees": lambda: ClassifierCandidate(ExtraTreesClassifier(60), "extra-trees", max_rows=10_000),
 }
