@@ -132,11 +132,9 @@ class _RatedRule(OptimizerRule):
 
     def planned(self, n_steps: int) -> Self:
         """The same rule for a run of so many steps."""
-        return (
-            replace(cast(Any, self), lr=replace(self.lr, n_steps=n_steps))
-            if isinstance(self.lr, CosLog)
-            else self
-        )
+        if not isinstance(self.lr, CosLog):
+            return self
+        return replace(cast(Any, self), lr=replace(self.lr, n_steps=n_steps))
 
     def slowed(self, factor: float) -> Self:
         """The same rule with its step size times `factor`."""

@@ -18,7 +18,7 @@ from selfcal import Batch, ImageBatches, Recipe, SelfCalibratedClassifier, Tenso
 from selfcal.datasets import Blobs
 from selfcal.errors import CheckpointError, ConfigError, ModelFormatError, RecoveryWarning, TrainingError
 from selfcal.hypergradients import Unrolled
-from selfcal.optimizers import SGD, Adam, StepDecay
+from selfcal.optimizers import SGD, Adam, CosLog, StepDecay
 from selfcal.training import checkpoint
 from selfcal.training.checkpoint import Generations, checkpointed, packed, unpacked
 from tests.faults.training import data, digest, network, run
@@ -77,6 +77,13 @@ def test_optimizers_and_early_stopping_are_resumed(optimizer, tmp_path):
     assert whole.status == "stopped early"
     half = whole.n_steps // 2
     assert digest(interrupted(lambda **s: run("bo4sc", tmp_path, **settings, **s), (half,))) == digest(whole)
+
+
+@pytest.mark.usefixtures("_saved_often")
+def test_waves_of_the_step_size_and_refinement_are_resumed(tmp_path):
+    settings = {"optimizer": Adam(lr=CosLog(0.04)), "refine": True, "patience": None}
+    resumed = interrupted(lambda **s: run("standard", tmp_path, **settings, **s))
+    assert digest(resumed) == digest(run("standard", **settings))
 
 
 class Chosen:
