@@ -105,3 +105,38 @@ def test_what_is_no_classifier(bad):
 def test_candidates_that_do_not_exist(bad, message):
     with pytest.raises(ConfigError, match=message):
         recipes.auto(candidates=bad)
+
+
+def test_a_copy_is_fitted_on_a_random_part_of_its_rows_if_they_are_many():
+    candidate = ClassifierCandidate(Counting(), max_rows=50)
+    rows = Rows(torch.from_numpy(X), Y, None)
+    settings = MemberSettings(NetworkFactory(5), None, 10, 256, True, 10, seed=3)
+    members = candidate.trainer(rows, SPLITS, settings).train([0, 1], float("inf")).members
+    seen = [{tuple(row) for row in member.classifier.rows_} for member in members]
+    assert [len(one) for one in seen] == [50, 50]
+    assert seen[0] != seen[1]
+    for own, split in zip(seen, SPLITS, strict=False):
+        assert own <= {tuple(row) for row in X[split.train]}
+
+
+def test_the_expected_time_does_not_grow_beyond_the_rows_used():
+    few, many = (
+        ClassifierCandidate(ExtraTreesClassifier(10), max_rows=100).trainer(
+            Rows(torch.from_numpy(X[:n]), Y[:n], None),
+            SPLITS,
+            MemberSettings(NetworkFactory(5), None, 10, 256, True, 10, 3),
+        )
+        for n in (200, 300)
+    )
+    assert few.expected_seconds == many.expected_seconds > 0
+
+
+class Counting(ClassifierMixin, BaseEstimator):
+    """Predicts the frequencies of classes, and remembers the rows it was fitted on."""
+
+    def fit(self, X, y):
+        self.rows_, self.classes_ = X, np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
