@@ -87,7 +87,7 @@ class TestContract:
         first, *others = model.selection_
         assert 0.5 < sum(record["weight"] for record in model.selection_) < 2
         assert all(record["weight"] <= first["weight"] for record in others)
-        assert len(others) == (7 if method == "auto" else 0)
+        assert len(others) == (8 if method == "auto" else 0)
         judged = ~np.isnan(model.out_of_fold_[:, 0])
         assert judged.sum() == (30 if method == "ensemble" else 150)
         assert (
@@ -208,7 +208,7 @@ class TestNetworks:
     def test_a_chosen_kind_is_the_only_one(self, data):
         model = classifier("auto", network="linear").fit(*data)
         assert [record["network"] for record in model.selection_] == ["linear"]
-        assert len(model.module_.members) == 5
+        assert len(model.module_.members) == 10
 
     def test_own_network_with_running_statistics(self, data):
         def network(n_features, n_classes):
