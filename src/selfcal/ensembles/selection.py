@@ -50,7 +50,7 @@ def select(
         rounds: Number of rounds that the members of a candidate are trained in.
         budget: The time budget, in seconds.
         n_jobs: Number of candidates that are trained at the same time, in processes of their own. The result is the
-            same.
+            same if there is time for all of them; otherwise more processes train more.
     """
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
     states = [State(trainer, n_members) for trainer in trainers]
@@ -86,7 +86,7 @@ class _Work:
         return self._expected + sum(state.expected_seconds(members) for state in states) <= self._budget
 
     def affordable(self, states: Sequence[State], members: Sequence[int]) -> list[State]:
-        """Those whose members can be expected to end in time, the first ones in any case of doubt."""
+        """Those whose members can be expected to end in time, all together; the first ones come first."""
         chosen: list[State] = []
         for state in states:
             if self.has_time_for([*chosen, state], members):

@@ -84,7 +84,8 @@ class SelfCalibratedClassifier(FittedClassifier):
             many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
         time_budget: Seconds that training several kinds of network may take.
         n_jobs: Number of processes that train kinds of network at the same time: None is one, unless a
-            `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same.
+            `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same
+            unless the time budget is too short for all of them.
         standardize: Centre and scale each column by its training mean and standard deviation.
         random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
             random streams of torch, NumPy and Python are neither used nor changed.
