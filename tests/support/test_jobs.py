@@ -34,9 +34,20 @@ def test_results_are_in_order_and_warnings_arrive():
 
 
 def test_a_configuration_of_joblib_decides_where_nothing_else_is_said():
-    with joblib.parallel_config("threading", n_jobs=2), pytest.warns(UserWarning, match="warns"):
-        found = list(run_calls(facts, [(number, np.ones(3)) for number in range(3)]))
-    assert [number for number, *_ in found] == [0, 1, 2]
+    """In threads of one process, which have the filters of warnings and the numbers of threads in common."""
+    before, filters = torch.get_num_threads(), list(warnings.filters)
+    torch.set_num_threads(2)
+    try:
+        with joblib.parallel_config("threading", n_jobs=3), pytest.warns(UserWarning, match="warns") as seen:
+            found = list(run_calls(facts, [(number % 3, np.ones(3)) for number in range(30)]))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [number for number, *_ in found] == [*range(3)] * 10
+    assert {process for _, process, *_ in found} == {os.getpid()}
+    assert all(threads == {1} for _, _, threads, *_ in found)
+    assert len(seen) == 10
+    assert warnings.filters == filters
 
 
 def fail():

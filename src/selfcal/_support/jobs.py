@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,12 +39,13 @@ def run_calls(
                 result = function(*arguments)
             yield result
         return
-    tasks = (delayed(_called)(function, arguments) for arguments in calls)
-    outcomes = Parallel(n_jobs=n_jobs, mmap_mode="c", pre_dispatch="n_jobs", return_as="generator")(tasks)
-    for result, caught in outcomes:
-        for warning in caught:
-            warnings.warn(warning, stacklevel=2)
-        yield result
+    tasks = (delayed(_called)(function, arguments, os.getpid()) for arguments in calls)
+    with one_thread():
+        outcomes = Parallel(n_jobs=n_jobs, mmap_mode="c", pre_dispatch="n_jobs", return_as="generator")(tasks)
+        for result, caught in outcomes:
+            for warning in caught:
+                warnings.warn(warning, stacklevel=2)
+            yield result
 
 
 @contextmanager
@@ -58,8 +60,14 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _called(function: Callable[..., T], arguments: tuple[Any, ...]) -> tuple[T, list[Warning | str]]:
-    """The result in another process, and its warnings, which would be lost there."""
+def _called(
+    function: Callable[..., T], arguments: tuple[Any, ...], caller: int
+) -> tuple[T, list[Warning | str]]:
+    """The result in a worker, and its warnings, which would be lost in another process than the caller's."""
+    if os.getpid() == caller:  # a thread: what is common to all of them, the caller restores
+        torch.set_num_threads(1)
+        threadpool_limits(1)
+        return function(*arguments), []
     with warnings.catch_warnings(record=True) as caught, one_thread():
         warnings.simplefilter("always")
         result = function(*arguments)
