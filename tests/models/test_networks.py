@@ -228,3 +228,18 @@ def test_columns_with_three_values_are_encoded(n_rows, n_columns, n_values, seed
 
 def test_the_former_name_still_works():
     assert models.spread_columns is columns_to_encode
+
+
+def test_networks_for_tables_are_made_without_memory_and_half_of_torch():
+    """As models are when they are loaded; arithmetic on tensors without memory takes a second to prepare."""
+    code = """
+import sys, torch
+from selfcal import models
+before = len(sys.modules)
+with torch.device("meta"):
+    for make in (models.mlp, models.tabular, models.tabm, models.realmlp):
+        make(4, 3)
+print(len(sys.modules) - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 50

@@ -73,7 +73,7 @@ def test_every_method_predicts_the_same_bit_for_bit_in_a_fresh_process(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_committee_is_loaded_without_loading_half_of_torch(tmp_path):
+def test_an_ensemble_is_loaded_without_loading_half_of_torch(tmp_path):
     """Arithmetic on tensors without memory would: eight hundred modules, which take a second."""
     folder = fitted("auto").save(tmp_path / "model")
     code = """

@@ -41,12 +41,13 @@ class BatchEnsembleLinear(nn.Module):
         self.in_features, self.out_features = in_features, out_features
         bound = _bound(in_features)
         self.weight = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
-        bias = torch.empty(out_features).uniform_(-bound, bound)
-        self.bias = nn.Parameter(bias.repeat(positive_int("n_members", n_members), 1))
+        self.bias = nn.Parameter(torch.empty(positive_int("n_members", n_members), out_features))
         self.input_scale = nn.Parameter(torch.ones(n_members, in_features))
         self.output_scale = nn.Parameter(torch.ones(n_members, out_features))
-        if diverse and not self.weight.is_meta:  # on the meta device torch would spend a second on it
-            nn.init.normal_(self.input_scale)
+        if not self.weight.is_meta:  # on the meta device torch would spend a second on it
+            self.bias.data.copy_(torch.empty(out_features).uniform_(-bound, bound))
+            if diverse:
+                nn.init.normal_(self.input_scale)
 
     @property
     def multiplications(self) -> int:

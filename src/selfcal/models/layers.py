@@ -87,12 +87,12 @@ class PeriodicEmbedding(nn.Module):
     def __init__(self, n_features: int, columns: Sequence[int]) -> None:
         super().__init__()
         self.columns = list(columns)
-        n, bound = len(self.columns), N_FREQUENCIES**-0.5 / SLOW_STEP
+        n, bound, largest = len(self.columns), N_FREQUENCIES**-0.5 / SLOW_STEP, math.pi / SLOW_STEP
         self.n_outputs = n_features + n * N_EMBEDDING
         self.frequency = nn.Parameter(torch.empty(n, 1, N_FREQUENCIES))
         if not self.frequency.is_meta:  # on the meta device torch would spend a second on preparing the draw
             nn.init.normal_(self.frequency, std=FREQUENCY_SCALE / SLOW_STEP)
-        self.phase = nn.Parameter(torch.empty(n, 1, N_FREQUENCIES).uniform_(-math.pi, math.pi) / SLOW_STEP)
+        self.phase = nn.Parameter(torch.empty(n, 1, N_FREQUENCIES).uniform_(-largest, largest))
         self.weight = nn.Parameter(torch.empty(n, N_FREQUENCIES, N_EMBEDDING).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(n, 1, N_EMBEDDING).uniform_(-bound, bound))
 
