@@ -185,6 +185,11 @@ class TestRecipes:
         with pytest.raises(ConfigError, match=r"method must be one of .*got \"?'?Recipe\(name="):
             again.fit(X, Y)
 
+    @pytest.mark.parametrize("settings", [{"n_networks": 1}, {"noisy_labels": True}])
+    def test_an_ensemble_with_other_candidates_is_read_with_settings_for_ensembles(self, tmp_path, settings):
+        model = fitted(recipes.auto(candidates=["linear", "mlp"], folds=3), **settings)
+        same(model, SelfCalibratedClassifier.load(model.save(tmp_path / "model")))
+
 
 def two_layers(n_features, n_classes):
     return nn.Sequential(nn.Linear(n_features, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, n_classes))

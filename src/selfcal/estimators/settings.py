@@ -113,12 +113,6 @@ class ClassifierSettings(BaseEstimator):
             checks.positive_int("patience, if not None,", self.patience)
         if self.n_networks not in (None, 1):
             raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
-        for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
-            if asked and not self.trains_several:
-                raise ConfigError(
-                    f"{name} is for methods that train several networks, such as 'auto'; got it with "
-                    f"{self._method().name!r}."
-                )
         if self.batch_size is not None and self.batch_size != "auto":
             checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
         if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
@@ -140,6 +134,15 @@ class ClassifierSettings(BaseEstimator):
                 f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
                 "n_classes)`."
             )
+
+    def _check_method(self) -> None:
+        """Whether the settings are for this method; a loaded model may know only a description of it."""
+        for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
+            if asked and not self.trains_several:
+                raise ConfigError(
+                    f"{name} is for methods that train several networks, such as 'auto'; got it with "
+                    f"{self._method().name!r}."
+                )
 
     def _batch_size(self, n_train: int) -> int | None:
         if self.batch_size == "auto":
