@@ -120,7 +120,7 @@ class TestSelect:
                 for i, (name, skill) in enumerate(zip("abcde", range(5), strict=True))
             }
         )
-        found = field.select(costs=[10.0] * 5, budget=49)
+        found = field.select(costs=[10.0] * 5, budget=29)
         assert field.asked() == {"a": 1, "b": 1, "c": 3, "d": 5, "e": 5}
         assert [members for name, members, _ in field.calls if name == "e"] == [[0], [1, 2], [3, 4]]
         found = by_name(found)
@@ -133,6 +133,12 @@ class TestSelect:
         assert field.calls[0][:2] == ("quick", [0, 1, 2, 3, 4])
         assert [name for name, *_ in field.calls[1:3]] == ["slow", "slower"]
 
+    def test_the_first_candidate_is_trained_in_full_first_if_it_takes_a_third_of_the_time(self):
+        field = Field(first=logits_of(1), slow=logits_of(2, 1))
+        field.select(costs=[30.0, 90.0], budget=100)
+        assert field.calls[0][:2] == ("first", [0, 1, 2, 3, 4])
+        assert field.calls[1][:2] == ("slow", [0])
+
     def test_those_continue_that_add_most_to_what_is_trained_in_full(self):
         """A copy of the quick candidate adds nothing, however good it is."""
         known = logits_of(1)
@@ -143,12 +149,12 @@ class TestSelect:
     def test_no_candidate_goes_without_time(self):
         """Each may take three times its part of the time that is left for this rung and the next ones."""
         field = Field(0.0, **{name: logits_of(skill, skill) for skill, name in enumerate("abcde")})
-        field.select(costs=[1000.0] * 5, budget=4500)
+        field.select(costs=[1000.0] * 5, budget=2900)
         left = 5 * 1 + 3 * 2 + 2 * 2
         for n_running, members in ((5, 1), (3, 2), (2, 2)):
             for _, own, limit in field.calls[:n_running]:
                 assert len(own) == members
-                assert limit == pytest.approx(min(3 * 4500 * members / left, 4500), rel=0.05)
+                assert limit == pytest.approx(min(3 * 2900 * members / left, 2900), rel=0.05)
             del field.calls[:n_running]
             left -= n_running * members
         assert left == 0

@@ -13,8 +13,9 @@ from selfcal._support.jobs import run_calls
 from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, ranked, selected
 from selfcal.ensembles.training import TrainedMembers
 
-QUICK = 1 / 16
-"""A candidate that needs no more than this part of the time is trained in full, before all others."""
+QUICK, FIRST = 1 / 8, 1 / 3
+"""Candidates that need no more than this part of the time are trained in full before the others; the second number is
+that of the first candidate."""
 
 MAX_TIME_RATIO = 3
 """A candidate may take this many times its part of the time left, or what is left if all others take as many times
@@ -34,7 +35,8 @@ def select(
     """Train candidates, by successive halving if time is short, and pool their predictions.
 
     If the first round of all candidates can be expected to end in time, all are trained. Otherwise those that take a
-    small part of the time are; each of the others trains its first member, the better half train more, and so on.
+    small part of the time are, and the first one if it can; each of the others trains one member, the better half
+    more, and so on.
     Better are those whose pool with what was trained in full is better. No candidate takes the time that the others
     need. Further rounds train all that there is time for, the candidates of the largest weight in the pool first.
     Which candidates continue depends on estimates known beforehand and on the data, not on the clock, so that the
@@ -55,12 +57,13 @@ def select(
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
     states = [State(trainer, n_members) for trainer in trainers]
     work = _Work(y, weight, budget, n_jobs)
-    quick, slow = list(states), list[State]()
-    if not work.has_time_for(states, first):
-        quick = [state for state in states if work.is_quick(state, first)]
-        slow = [state for state in states if not work.is_quick(state, first)]
+    enough = work.has_time_for(states, first)
+    quick, slow = list[State](), list[State]()
+    for place, state in enumerate(states):
+        part = QUICK if place else FIRST
+        (quick if enough or work.is_quick(state, first, part) else slow).append(state)
     rungs = _rungs(first) if slow else []
-    work.train(quick, first, later=_expected(slow, rungs))
+    work.train(quick, first, later=0.0)
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
         slow = _better_half(slow, quick, y, weight)
@@ -93,9 +96,9 @@ class _Work:
                 chosen.append(state)
         return chosen
 
-    def is_quick(self, state: State, members: Sequence[int]) -> bool:
-        """Whether training these members takes a small part of the time."""
-        return state.expected_seconds(members) <= QUICK * self._budget
+    def is_quick(self, state: State, members: Sequence[int], part: float) -> bool:
+        """Whether training these members takes no more than a part of the time."""
+        return state.expected_seconds(members) <= part * self._budget
 
     def train(self, states: Sequence[State], members: Sequence[int], *, later: float) -> None:
         """Train some members of each candidate; what is planned for later takes part in sharing the time left."""
