@@ -63,6 +63,29 @@ def test_time_that_runs_out_ends_training_with_what_there_is(blobs):
     assert trained.result.n_steps < 100
 
 
+def test_additive_trees_split_one_column_each():
+    """Whether two signs are equal cannot be told by a sum of effects of the columns."""
+    X = np.random.default_rng(0).normal(size=(500, 2))
+    y = (X[:, 0] * X[:, 1] > 0).astype(np.int64)
+    losses = [
+        trainer(X, y, Boosting(max_iter=60, additive=additive))[0]
+        .train(range(3), float("inf"))
+        .result.history.selection_loss.min()
+        for additive in (False, True)
+    ]
+    assert losses[0] < 0.4
+    assert losses[1] > 0.6
+
+
+def test_many_classes_have_fewer_iterations_at_a_larger_learning_rate(monkeypatch):
+    monkeypatch.setattr("selfcal.ensembles.boosting.MAX_TREES", 24 * 30)
+    rng = np.random.default_rng(0)
+    y = np.arange(480) % 24
+    made, _ = trainer(y[:, None] + rng.normal(size=(480, 1)), y, Boosting(learning_rate=0.01))
+    assert made.train([0], float("inf")).result.n_steps == 30
+    assert made.candidate.model(made._columns, 0, 24).learning_rate == pytest.approx(0.02)
+
+
 def test_categories_and_missing_values_are_split_as_such():
     """A label that depends on the parity of a category of 12 levels, and on whether a number is missing."""
     rng = np.random.default_rng(0)

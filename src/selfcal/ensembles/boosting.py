@@ -21,6 +21,10 @@ from selfcal.training.run import OUT_OF_TIME, RAN_TO_THE_END, STOPPED_EARLY
 
 FIRST_TREES, GROWTH = 25, 2.5
 """Iterations before the held-out rows are first predicted, and how many times as many before the next time."""
+MAX_TREES = 8_000
+"""Trees of a model at most: with many classes there are fewer iterations."""
+MANY_TREES = 6
+"""Trees of an iteration from which on the learning rate is larger, as the square root of their number."""
 SURE = 0.8
 """If the best number of iterations is below this fraction of those trained, more of them would not help."""
 
@@ -40,6 +44,7 @@ class Boosting(Candidate):
         min_rows: Rows that a leaf must have.
         l2: The L2 penalty on the values of leaves.
         max_iter: Iterations at most, of one tree for each class, or one tree for two classes.
+        additive: Whether each tree splits a single column, so that the effects of columns add up.
 
     Reference:
         Ke et al., LightGBM: a highly efficient gradient boosting decision tree, 2017.
@@ -52,6 +57,7 @@ class Boosting(Candidate):
     min_rows: int = 10
     l2: float = 1.0
     max_iter: int = 1000
+    additive: bool = False
 
     def __post_init__(self) -> None:
         positive_int("leaves", self.leaves, low=2)
@@ -70,15 +76,21 @@ class Boosting(Candidate):
         """Trains the trees of all splits up to the same number of iterations."""
         return BoostingTrainer(self, rows, splits, settings)
 
-    def model(self, columns: TreeColumns, seed: int) -> HistGradientBoostingClassifier:
-        """An untrained model, to be fitted in several goes."""
+    def model(
+        self, columns: TreeColumns, seed: int, trees_per_iter: int = 1
+    ) -> HistGradientBoostingClassifier:
+        """An untrained model, to be fitted in several goes.
+
+        With many trees per iteration the learning rate is larger, since there are fewer iterations.
+        """
         return HistGradientBoostingClassifier(
             max_leaf_nodes=self.leaves,
-            learning_rate=self.learning_rate,
+            learning_rate=min(1.0, self.learning_rate * max(1.0, trees_per_iter / MANY_TREES) ** 0.5),
             max_features=self.max_features,
             min_samples_leaf=self.min_rows,
             l2_regularization=self.l2,
             categorical_features=columns.categorical or None,
+            interaction_cst="no_interactions" if self.additive else None,
             early_stopping=False,
             warm_start=True,
             random_state=seed,
@@ -95,7 +107,9 @@ class BoostingTrainer:
         self._rows, self._splits = rows, splits
         self._seed, self._n_classes = settings.seed, settings.make.n_classes
         self._columns = TreeColumns(rows.x.shape[1], rows.groups)
-        trees = len(splits) * USUAL_ITER * (1 if self._n_classes == 2 else self._n_classes)
+        self._trees_per_iter = 1 if self._n_classes == 2 else self._n_classes
+        self._max_iter = min(candidate.max_iter, max(FIRST_TREES, MAX_TREES // self._trees_per_iter))
+        trees = len(splits) * min(USUAL_ITER, self._max_iter) * self._trees_per_iter
         cells = len(rows.y) * self._columns.n_columns
         self.expected_seconds = trees * (TREE_SECONDS + CELL_SECONDS * cells)
 
@@ -103,11 +117,14 @@ class BoostingTrainer:
         """Train the models of these numbers."""
         started, recorder = time.perf_counter(), Recorder()
         table = self._columns(self._rows.x).double().numpy()
-        models = [self.candidate.model(self._columns, self._seed + member) for member in members]
+        models = [
+            self.candidate.model(self._columns, self._seed + member, self._trees_per_iter)
+            for member in members
+        ]
         splits = [self._splits[member] for member in members]
         losses, wanted, status = np.empty(0), FIRST_TREES, ""
         while not status:
-            wanted = min(wanted, self.candidate.max_iter)
+            wanted = min(wanted, self._max_iter)
             parts = [
                 self._fitted(model, split, table, wanted, len(losses))
                 for model, split in zip(models, splits, strict=True)
@@ -116,7 +133,7 @@ class BoostingTrainer:
             seconds = time.perf_counter() - started
             if losses.argmin() + 1 < SURE * len(losses):
                 status = STOPPED_EARLY
-            elif len(losses) == self.candidate.max_iter:
+            elif len(losses) == self._max_iter:
                 status = RAN_TO_THE_END
             elif seconds >= max_seconds:
                 status = OUT_OF_TIME

@@ -104,13 +104,11 @@ def ensemble(*, networks: int = 5) -> Ensemble:
 
 DEFAULT_CANDIDATES = (
     "boosting",
-    "tabm",
     "realmlp",
     "extra-trees",
-    "boosting-small",
-    "periodic",
+    "boosting-additive",
+    "tabm",
     "waves",
-    "mlp",
     "linear",
 )
 """The candidates of `auto` by name, the most useful first."""
@@ -123,9 +121,10 @@ def auto(*, folds: int = 5, repeats: int = 2, candidates: Sequence[Any] = DEFAUL
         folds: Of the rows; each candidate trains as many models, each on all folds but one.
         repeats: Number of repetitions with different folds, for candidates that have a part in the pool and if time
             allows.
-        candidates: What is trained: ``"boosting"``, ``"boosting-small"`` and ``"extra-trees"``, trees by
-            scikit-learn; kinds of network, one of `models.FOR_TABLES`; any classifier with `fit` and
-            `predict_proba`; or a `Candidate`. The most useful first: the last ones are not trained if time runs out.
+        candidates: What is trained: ``"boosting"``, ``"boosting-additive"``, ``"boosting-small"`` and
+            ``"extra-trees"``, trees by scikit-learn; kinds of network, one of `models.FOR_TABLES`; any classifier
+            with `fit` and `predict_proba`; or a `Candidate`. The most useful first: the last ones are not trained if
+            time runs out.
 
     Example:
         >>> [candidate.name for candidate in auto(candidates=["boosting", "linear"]).candidates]
@@ -152,6 +151,9 @@ def _candidate(given: Any) -> Candidate:
 
 _TREES: dict[str, Callable[[], Candidate]] = {
     "boosting": Boosting,
+    "boosting-additive": lambda: Boosting(
+        "boosting-additive", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0, additive=True
+    ),
     "boosting-small": lambda: Boosting(
         "boosting-small", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0
     ),
