@@ -113,19 +113,21 @@ class TestSelect:
         assert weights == sorted(weights, reverse=True)
         assert all(w == 0 or w >= MIN_WEIGHT for w in weights)
 
-    def test_if_time_is_short_the_candidates_are_halved(self):
-        field = Field(
-            **{
-                name: logits_of(skill, i)
-                for i, (name, skill) in enumerate(zip("abcde", range(5), strict=True))
-            }
-        )
-        found = field.select(costs=[10.0] * 5, budget=29)
-        assert field.asked() == {"a": 1, "b": 1, "c": 3, "d": 5, "e": 5}
-        assert [members for name, members, _ in field.calls if name == "e"] == [[0], [1, 2], [3, 4]]
-        found = by_name(found)
-        assert {name: found[name]["networks"] for name in "abcde"} == field.asked()
-        assert {name for name in "abcde" if found[name]["weight"]} <= {"d", "e"}
+    def test_if_time_is_short_those_with_a_part_in_the_pool_continue_or_half_of_them(self):
+        skills = {"a": -2, "b": 1, "c": -2, "d": 1, "e": 1}
+        field = Field(**{name: logits_of(skill, i) for i, (name, skill) in enumerate(skills.items())})
+        found = by_name(field.select(costs=[10.0] * 5, budget=29))
+        asked = field.asked()
+        assert (asked["a"], asked["c"]) == (1, 1)
+        assert sorted(asked[name] for name in "bde") == [1, 5, 5]
+        best = max("bde", key=lambda name: asked[name])
+        assert [members for name, members, _ in field.calls if name == best] == [[0], [1, 2], [3, 4]]
+        assert {name: found[name]["networks"] for name in "abcde"} == asked
+
+    def test_a_candidate_without_a_part_in_the_pool_is_not_trained_further(self):
+        field = Field(good=logits_of(3), bad=logits_of(-2, 1))
+        field.select(costs=[55.0, 55.0], budget=100)
+        assert field.asked() == {"good": 5, "bad": 1}
 
     def test_candidates_that_take_little_time_are_trained_in_full_first(self):
         field = Field(slow=logits_of(1), slower=logits_of(2, 1), quick=logits_of(0.1, 2))
@@ -133,9 +135,9 @@ class TestSelect:
         assert field.calls[0][:2] == ("quick", [0, 1, 2, 3, 4])
         assert [name for name, *_ in field.calls[1:3]] == ["slow", "slower"]
 
-    def test_the_first_candidate_is_trained_in_full_first_if_it_takes_a_third_of_the_time(self):
+    def test_the_first_candidate_is_trained_in_full_first_if_it_takes_a_quarter_of_the_time(self):
         field = Field(first=logits_of(1), slow=logits_of(2, 1))
-        field.select(costs=[30.0, 90.0], budget=100)
+        field.select(costs=[25.0, 90.0], budget=100)
         assert field.calls[0][:2] == ("first", [0, 1, 2, 3, 4])
         assert field.calls[1][:2] == ("slow", [0])
 
@@ -146,19 +148,17 @@ class TestSelect:
         field.select(costs=[80.0, 80.0, 1.0], budget=100)
         assert field.asked() == {"copy": 1, "other": 5, "quick": 5}
 
-    def test_no_candidate_goes_without_time(self):
-        """Each may take three times its part of the time that is left for this rung and the next ones."""
-        field = Field(0.0, **{name: logits_of(skill, skill) for skill, name in enumerate("abcde")})
-        field.select(costs=[1000.0] * 5, budget=2900)
-        left = 5 * 1 + 3 * 2 + 2 * 2
-        for n_running, members in ((5, 1), (3, 2), (2, 2)):
-            for _, own, limit in field.calls[:n_running]:
-                assert len(own) == members
-                assert limit == pytest.approx(min(3 * 2900 * members / left, 2900), rel=0.05)
-            del field.calls[:n_running]
-            left -= n_running * members
-        assert left == 0
-        assert not field.calls
+    def test_no_candidate_takes_the_time_of_the_others(self):
+        """Each may take its part of the time left, or what is left if the others take twice what is expected."""
+        field = Field(0.0, a=logits_of(1), b=logits_of(1, 1), c=logits_of(1, 2))
+        field.select(costs=[10.0, 10.0, 10.0], budget=90)
+        limits = {name: limit for name, _, limit in field.calls}
+        assert limits == pytest.approx({"a": 90 - 2 * 20, "b": 90 - 2 * 10, "c": 90}, rel=0.01)
+        field = Field(0.0, a=logits_of(1), b=logits_of(1, 1))
+        field.select(costs=[500.0, 1000.0], budget=120)
+        assert field.calls[0][1] == [0]
+        left = 500 + 1000 + 500 * 4  # and one of them further
+        assert field.calls[0][2] == pytest.approx(120 * 500 / left, rel=0.01)
 
     @pytest.mark.parametrize("n_rows", [10, 10_000])
     def test_candidates_with_few_members_count_where_they_predict_enough_rows(self, n_rows, monkeypatch):
@@ -182,15 +182,29 @@ class TestSelect:
         assert len(found.module.members) == 10
 
     def test_further_rounds_train_the_largest_weights_that_there_is_time_for(self):
-        field = Field(slow=logits_of(1), bad=logits_of(-2), good=logits_of(3, 1), fair=logits_of(0.5, 2))
+        skills = {"slow": 1, "bad": -2, "good": 1.2, "fair": 0.1}
+        field = Field(0.0, **{name: logits_of(skill, i) for i, (name, skill) in enumerate(skills.items())})
         found = field.select(
-            costs=[20.0, 1.0, 8.0, 8.0], budget=23, rounds=2
+            costs=[20.0, 1.0, 4.6, 4.6], budget=19, rounds=2
         )  # of which each round takes a half
-        assert field.asked() == {"slow": 5, "bad": 5, "good": 10, "fair": 5}
-        note = time_budget_note(found.records, 23)
-        assert all(f"'{name}' has 5 of 10 members" in note for name in ("slow", "bad", "fair"))
+        assert field.asked() == {"slow": 5, "bad": 10, "good": 10, "fair": 5}
+        note = time_budget_note(found.records, 19)
+        assert all(f"'{name}' has 5 of 10 members" in note for name in ("slow", "fair"))
         assert "good" not in note
         assert not np.isnan(found.probs).any()
+
+    def test_a_further_round_that_does_not_end_in_time_is_not_used(self):
+        field = Field(a=logits_of(1), status="out of time")
+        found = field.select(costs=[10.0], budget=100, rounds=2)
+        assert field.asked() == {"a": 10}
+        assert len(found.module.members) == 5
+
+    def test_no_further_round_begins_that_cannot_end_at_the_pace_so_far(self):
+        field = Field(
+            12.0, a=logits_of(1), b=logits_of(1.1, 1)
+        )  # of which each round is expected to take 10 s
+        field.select(costs=[20.0, 20.0], budget=100, rounds=2)
+        assert field.asked() == {"a": 5, "b": 5}
 
     def test_which_candidates_continue_does_not_depend_on_the_clock(self):
         def asked(seconds):

@@ -18,14 +18,14 @@ def test_expected_seconds_grow_with_everything():
     assert expected_seconds(nn.Linear(9, 2), 2048, 5) == 2 * base
     assert expected_seconds(nn.Linear(9, 2), 1024, 10) == 2 * base
     assert expected_seconds(nn.Linear(19, 2), 1024, 5) > base
-    assert expected_seconds(nn.Linear(9, 2), 1024, 5, n_epochs=100) == 2 * base
+    assert expected_seconds(nn.Linear(9, 2), 1024, 5, n_epochs=50) == 2 * base
 
 
 def test_patience_does_not_cut_waves_of_the_step_size_short():
-    arguments = settings().training("name", "realmlp", 0)
+    arguments = settings().training("name", "realmlp", 0, 900)
     assert (arguments["max_epochs"], arguments["patience"]) == (FIXED_EPOCHS["realmlp"], None)
-    assert settings(max_epochs=9).training("name", "realmlp", 0)["max_epochs"] == 9
-    arguments = settings().training("name", "mlp", 0)
+    assert settings(max_epochs=9).training("name", "realmlp", 0, 900)["max_epochs"] == 9
+    arguments = settings().training("name", "mlp", 0, 900)
     assert (arguments["max_epochs"], arguments["patience"]) == (1000, 7)
 
 

@@ -98,7 +98,7 @@ def _distilled(
         torch.from_numpy(rows.y),
         split,
         optimizer=settings.optimizer(kind),
-        **settings.training("distilled", kind, 0),
+        **settings.training("distilled", kind, 0, len(rows.y)),
     )
     held_out = split.held_out
     losses = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from joblib import effective_n_jobs
 
@@ -12,14 +12,18 @@ from selfcal._support.checks import Float, Int
 from selfcal._support.jobs import run_calls
 from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, ranked, selected
 from selfcal.ensembles.training import TrainedMembers
+from selfcal.training.run import OUT_OF_TIME
 
-QUICK, FIRST = 1 / 8, 1 / 3
+QUICK, FIRST = 1 / 8, 1 / 4
 """Candidates that need no more than this part of the time are trained in full before the others; the second number is
 that of the first candidate."""
 
-MAX_TIME_RATIO = 3
-"""A candidate may take this many times its part of the time left, or what is left if all others take as many times
-what they are expected to: few are cut short, all are trained."""
+SAFE = 1 / 2
+"""All candidates are trained if they can be expected to take no more than this part of the time: a machine that is
+half as fast as expected, or busy, then trains the same."""
+SLACK = 2
+"""A candidate may take its part of the time left, or what is left if all others take this many times what they are
+expected to."""
 
 
 def select(
@@ -34,11 +38,12 @@ def select(
 ) -> Selection:
     """Train candidates, by successive halving if time is short, and pool their predictions.
 
-    If the first round of all candidates can be expected to end in time, all are trained. Otherwise those that take a
-    small part of the time are, and the first one if it can; each of the others trains one member, the better half
-    more, and so on.
-    Better are those whose pool with what was trained in full is better. No candidate takes the time that the others
-    need. Further rounds train all that there is time for, the candidates of the largest weight in the pool first.
+    If the first round of all candidates can be expected to end well in time, all are trained. Otherwise those that
+    take a small part of the time are, and the first one if it can; each of the others trains one member, those with a
+    part in the pool train more, or their better half if there is no time for all of them, and so on. No candidate
+    takes the time that the others need. Further rounds train all that there is time for, the candidates of the
+    largest weight in the pool first; what does not end in time there is not used.
+
     Which candidates continue depends on estimates known beforehand and on the data, not on the clock, so that the
     result is reproducible unless the budget cuts it short. On the held-out rows the pool is never worse than any
     candidate alone.
@@ -57,20 +62,29 @@ def select(
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
     states = [State(trainer, n_members) for trainer in trainers]
     work = _Work(y, weight, budget, n_jobs)
-    enough = work.has_time_for(states, first)
+    enough = work.has_time_for(states, first, SAFE)
     quick, slow = list[State](), list[State]()
     for place, state in enumerate(states):
         part = QUICK if place else FIRST
         (quick if enough or work.is_quick(state, first, part) else slow).append(state)
     rungs = _rungs(first) if slow else []
-    work.train(quick, first, later=0.0)
+    work.train(quick, first, later=_expected(slow, rungs))
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
-        slow = _better_half(slow, quick, y, weight)
+        slow = _useful(slow, quick, y, weight)
+        if not work.has_time_for(slow, first[members[-1] + 1 :]):
+            slow = _kept(slow)
     for members in further:
-        again = work.affordable(ranked(states, y, weight, min_members=members[0]), members)
-        work.train(again, members, later=0.0)
+        work.train_in_time(ranked(states, y, weight, min_members=members[0]), members)
     return selected(states, y, weight)
+
+
+class _Call(NamedTuple):
+    """A candidate whose members are to be trained, how long that is expected to take, and may take."""
+
+    state: State
+    expected_seconds: float
+    max_seconds: float
 
 
 class _Work:
@@ -78,23 +92,18 @@ class _Work:
 
     def __init__(self, y: Int, weight: Float | None, budget: float, n_jobs: int | None) -> None:
         self._y, self._weight, self._n_jobs = y, weight, n_jobs
-        self._deadline = time.time() + budget
+        self._begin = time.time()
+        self._deadline = self._begin + budget
         self._workers = effective_n_jobs(n_jobs)
         self._budget = budget * self._workers
-        self._expected = 0.0
+        self._expected = self._ended = 0.0
         self._started = False
 
-    def has_time_for(self, states: Sequence[State], members: Sequence[int]) -> bool:
-        """Whether these members of the candidates can be expected to end in time, after what was trained before."""
-        return self._expected + sum(state.expected_seconds(members) for state in states) <= self._budget
-
-    def affordable(self, states: Sequence[State], members: Sequence[int]) -> list[State]:
-        """Those whose members can be expected to end in time, all together; the first ones come first."""
-        chosen: list[State] = []
-        for state in states:
-            if self.has_time_for([*chosen, state], members):
-                chosen.append(state)
-        return chosen
+    def has_time_for(self, states: Sequence[State], members: Sequence[int], part: float = 1.0) -> bool:
+        """Whether these members can be expected to end within a part of the time, after what was trained before."""
+        return (
+            self._expected + sum(state.expected_seconds(members) for state in states) <= part * self._budget
+        )
 
     def is_quick(self, state: State, members: Sequence[int], part: float) -> bool:
         """Whether training these members takes no more than a part of the time."""
@@ -102,28 +111,68 @@ class _Work:
 
     def train(self, states: Sequence[State], members: Sequence[int], *, later: float) -> None:
         """Train some members of each candidate; what is planned for later takes part in sharing the time left."""
-        left = max(0.0, self._deadline - time.time()) * self._workers
-        costs = {id(state): state.expected_seconds(members) for state in states}
-        planned = later + sum(costs.values())
-        self._expected += sum(costs.values())
+        costs = [state.expected_seconds(members) for state in states]
+        self._expected += sum(costs)
 
-        def calls() -> Iterator[tuple[Any, ...]]:
+        def calls() -> Iterator[_Call]:
+            for place, (state, cost) in enumerate(zip(states, costs, strict=True)):
+                left = self._left()  # when its turn comes
+                others = later + sum(costs[place + 1 :])
+                part = cost / (cost + others) if cost > 0 else 1.0
+                most = max(part * left * self._workers, left * self._workers - SLACK * others)
+                yield _Call(state, cost, most)
+
+        for call, trained, seconds in self._outcomes(calls(), members):
+            call.state.add(trained, seconds, self._y, self._weight)
+
+    def train_in_time(self, states: Sequence[State], members: Sequence[int]) -> None:
+        """Train members of those candidates that can be expected to end in time, and use those that do."""
+
+        def calls() -> Iterator[_Call]:
             for state in states:
-                share = left * costs[id(state)] / planned if planned > 0 else left
-                others = planned - costs[id(state)]
-                most = max(MAX_TIME_RATIO * share, left - MAX_TIME_RATIO * others)
-                first, self._started = not self._started, True
-                yield state.trainer, members, self._deadline, most, first
+                cost, left = state.expected_seconds(members), self._left()
+                if self.has_time_for([state], members) and cost * self._pace <= left:
+                    self._expected += cost
+                    yield _Call(state, cost, left)
 
-        outcomes = run_calls(_train, calls(), n_jobs=self._n_jobs)
-        for state, outcome in zip(states, outcomes, strict=True):
+        for call, trained, seconds in self._outcomes(calls(), members):
+            if trained.result.status != OUT_OF_TIME:
+                call.state.add(trained, seconds, self._y, self._weight)
+
+    def _outcomes(
+        self, calls: Iterator[_Call], members: Sequence[int]
+    ) -> Iterator[tuple[_Call, TrainedMembers, float]]:
+        """Train, and measure how long it takes, with what an earlier process has taken that this one resumes."""
+        called: list[_Call] = []
+
+        def arguments() -> Iterator[tuple[Any, ...]]:
+            for call in calls:
+                called.append(call)
+                yield (
+                    call.state.trainer,
+                    members,
+                    self._deadline,
+                    call.max_seconds,
+                    len(called) == 1 and first,
+                )
+
+        first, self._started = not self._started, True
+        for place, outcome in enumerate(run_calls(_train, arguments(), n_jobs=self._n_jobs)):
+            self._ended += called[place].expected_seconds
             if outcome is not None:
                 trained, seconds = outcome
-                before = max(
-                    0.0, trained.result.seconds - seconds
-                )  # in an earlier process that this one resumes
+                before = max(0.0, trained.result.seconds - seconds)
                 self._deadline -= before / self._workers
-                state.add(trained, seconds + before, self._y, self._weight)
+                yield called[place], trained, seconds + before
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.time())
+
+    @property
+    def _pace(self) -> float:
+        """How many times as long as expected training takes, but not less than one."""
+        taken = (time.time() - self._begin) * self._workers
+        return max(1.0, taken / self._ended) if self._ended > 0 else 1.0
 
 
 def _train(
@@ -195,7 +244,8 @@ def _kept(ranked: list[State]) -> list[State]:
     return ranked[: (len(ranked) + 1) // 2]
 
 
-def _better_half(running: list[State], full: list[State], y: Int, weight: Float | None) -> list[State]:
-    """The candidates that make the best mixtures with those that were trained in full."""
-    tried = [state for state in running if state.n_members]
-    return _kept(sorted(tried, key=lambda state: best_pool([*full, state], y, weight).loss))
+def _useful(running: list[State], full: list[State], y: Int, weight: Float | None) -> list[State]:
+    """The candidates with a part in the best pool of all and those trained in full, the largest part first."""
+    found = best_pool([*full, *running], y, weight)
+    parts = [(state, own) for state, own in zip(found.states, found.weights, strict=True) if state in running]
+    return [state for state, own in sorted(parts, key=lambda pair: -pair[1]) if own > 0]

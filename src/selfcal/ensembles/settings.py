@@ -23,12 +23,14 @@ DEFAULT_OPTIMIZERS = {
     "tabular": AdamW(lr=0.002, weight_decay=0.3),
     "periodic": AdamW(lr=0.003, weight_decay=0.5),
     "waves": AdamW(lr=0.003, weight_decay=1.0),
-    "tabm": AdamW(lr=0.004, weight_decay=3e-4),
+    "tabm": AdamW(lr=CosLog(0.015), weight_decay=3e-4),
     "realmlp": Adam(lr=CosLog(0.04), betas=(0.9, 0.95)),
 }
 """For each kind of network and batches of 256: chosen once on many data sets and then fixed."""
-FIXED_EPOCHS = {"realmlp": 64}
+FIXED_EPOCHS = {"realmlp": 64, "tabm": 64}
 """Passes over the training rows of kinds whose step size depends on this number: patience must not end them early."""
+MANY_ROWS, MIN_EPOCHS = 5_000, 16
+"""With more rows than this, such kinds pass over them fewer times, but at least this many times."""
 OTHER_OPTIMIZER = Adam(lr=0.005)
 """For the user's own networks."""
 
@@ -64,16 +66,30 @@ class MemberSettings:
         usual = DEFAULT_OPTIMIZERS.get(kind, OTHER_OPTIMIZER)
         return usual if self.rate is None else usual.with_step_size(self.rate)
 
-    def training(self, name: str, kind: str, member: int) -> dict[str, Any]:
-        """Arguments of a training of this kind of network, the first of which has this number."""
+    def training(self, name: str, kind: str, member: int, n_rows: int) -> dict[str, Any]:
+        """Arguments of a training of this kind of network, the first of which has this number, on so many rows."""
+        epochs = fixed_epochs(kind, n_rows)
         return {
-            "max_epochs": min(self.max_epochs, FIXED_EPOCHS.get(kind, self.max_epochs)),
+            "max_epochs": self.max_epochs if epochs is None else min(self.max_epochs, epochs),
             "batch_size": self.batch_size,
-            "patience": None if kind in FIXED_EPOCHS else self.patience,
+            "patience": self.patience if epochs is None else None,
             "seed": self.seed + member,
             "progress": self.verbose,
             "checkpoint": None if self.folder is None else self.folder / f"{name}-{member}",
         }
+
+
+def fixed_epochs(kind: str, n_rows: int) -> int | None:
+    """Passes over so many rows of a kind in `FIXED_EPOCHS`: in inverse proportion to the root of many rows.
+
+    Example:
+        >>> [fixed_epochs("realmlp", rows) for rows in (5_000, 20_000, 1_000_000)], fixed_epochs("mlp", 500)
+        ([64, 32, 16], None)
+    """
+    if kind not in FIXED_EPOCHS:
+        return None
+    fewer = FIXED_EPOCHS[kind] * (MANY_ROWS / max(n_rows, MANY_ROWS)) ** 0.5
+    return max(MIN_EPOCHS, round(fewer))
 
 
 class NetworkTrainer:
@@ -85,7 +101,7 @@ class NetworkTrainer:
         self.candidate = candidate
         self._rows, self._splits, self._settings = rows, splits, settings
         self._first = self._network(0)
-        epochs = FIXED_EPOCHS.get(candidate.name, EPOCHS)
+        epochs = fixed_epochs(candidate.name, len(rows.y)) or EPOCHS
         self.expected_seconds = expected_seconds(self._first, len(rows.y), len(splits), epochs)
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
@@ -100,7 +116,7 @@ class NetworkTrainer:
             max_seconds=max_seconds,
             refine=kind in FIXED_EPOCHS,
             optimizer=self._optimizer(),
-            **self._settings.training(f"{kind}-{recipe.name}", kind, members[0]),
+            **self._settings.training(f"{kind}-{recipe.name}", kind, members[0], len(self._rows.y)),
         )
 
     def _network(self, member: int) -> nn.Module:
@@ -113,9 +129,9 @@ class NetworkTrainer:
         return usual if outer is None else outer.adapt_optimizer(usual)
 
 
-EPOCHS, STEP_ROWS = 50, 256
+EPOCHS, STEP_ROWS = 25, 256
 """Passes that training usually takes, and rows per step."""
-SPEED, STEP_SECONDS = 1e11, 4e-4
+SPEED, STEP_SECONDS = 5e10, 8e-4
 """Multiplications a second on one core of a usual machine, and the time of a step besides."""
 
 
