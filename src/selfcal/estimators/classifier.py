@@ -79,7 +79,8 @@ class SelfCalibratedClassifier(FittedClassifier):
             improvement before training stops; None never stops.
         noisy_labels: Whether labels given to `fit` may be wrong and predictions of the true labels are wanted. The
             predictions of a method that trains several networks are then corrected for the label noise that
-            `suspect_labels` estimates. Evaluated with labels that are wrong as often, they look overconfident.
+            `suspect_labels` estimates, as far as the labels are evidence for it. Evaluated with labels that are wrong
+            as often, they look overconfident.
         n_networks: 1 distils the ensemble of a method that trains several networks into a single one, which predicts
             many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
         time_budget: Seconds that training several kinds of network may take.
@@ -280,7 +281,8 @@ class SelfCalibratedClassifier(FittedClassifier):
         """Rows given to `fit` whose labels look wrong to networks that were not trained on them.
 
         Args:
-            false_alarms: The largest expected fraction of correct labels among the flagged rows.
+            false_alarms: The largest expected fraction of correct labels among the flagged rows, under the
+                assumptions of `audit_labels`; no row is flagged where the noise is not evident.
 
         Returns:
             A `LabelAudit`: all rows from the most suspect to the least, and those flagged.

@@ -9,11 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfcal.label_noise.transition import SOFT
+from selfcal.label_noise.transition import KEPT, SOFT
 from selfcal.models.spec import Builder, Spec, Wrapper, spec_of, summary_of
-
-KEPT = 0.03
-"""The weight of a network's own probabilities beside the corrected ones, which can be confident and wrong."""
 
 
 class NoiseCorrected(Wrapper, key="denoised"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import OptimizeResult, minimize, minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 
 from selfcal._support.checks import Float, Int
@@ -31,6 +33,8 @@ SOFT = 1e-3
 """The width over which the positive part of a corrected probability is smoothed."""
 LOG_POWER_SCALE = 1.0
 """The standard deviation of the prior on log β."""
+KEPT = 0.03
+"""The weight of a network's own probabilities beside the corrected ones, which can be confident and wrong."""
 
 
 def transition_matrix(probs: Float, given: Int) -> Float:
@@ -48,20 +52,37 @@ def transition_matrix(probs: Float, given: Int) -> Float:
     Returns:
         A matrix (C, C) with rows that sum to one; the largest entry of each is on the diagonal.
     """
-    k = probs.shape[1]
-    predicted = probs.argmax(axis=1)
-    has_label = given[:, None] == np.arange(k)
-    others = predicted[:, None] != np.arange(k)
-    common = (
-        _plateau(_recalibrated(probs, given)[others], has_label[others])
-        if k == 2
-        else _least_rate(probs[others], has_label[others])
-    )
-    one_way = _one_way(probs, predicted, has_label, common) if k > 2 else np.zeros((k, k))
-    rows_predicted = np.bincount(predicted, minlength=k)
-    if rows_predicted @ one_way.sum(axis=1) < MIN_ONE_WAY_RATIO * len(predicted) * (k - 1) * common:
-        one_way[:] = 0.0
-    return _stochastic(common + one_way)
+    has_label, others = _pairs(probs, given)
+    if probs.shape[1] == 2:
+        common = _plateau(_recalibrated(probs, given)[others], has_label[others])
+    else:
+        rate, count = _least_mean(probs[others], has_label[others], MIN_FRACTION)
+        common = rate + _standard_error(rate, count) / 2  # a minimum is biased downwards
+    return _stochastic(common + _one_way(probs, has_label, common))
+
+
+def least_noise(probs: Float, given: Int) -> Float:
+    """Estimate P(given j | true i) with rates that are rather too low, for promises about wrong labels.
+
+    The label of the least likely class has two causes: noise and errors of the model. If classes are labelled as
+    others at some rate everywhere, no label is less likely than that, and a model that has learned the noise says so:
+    up to its lowest probability, the observed rate is noise. Most models have not learned it. With more than two
+    classes their errors concentrate on a few likely ones, and the rate at which the least likely labels occur is
+    noise up to its standard error. With two classes there is no such third class.
+
+    Args:
+        probs: Out-of-fold probabilities (n, C), positive.
+        given: The given label codes.
+
+    Returns:
+        A matrix (C, C) as `transition_matrix` returns it.
+    """
+    has_label, others = _pairs(probs, given)
+    rate, count = _least_mean(probs[others], has_label[others], MIN_FRACTION)
+    common = min(rate, float(probs[others].min()))
+    if probs.shape[1] > 2:
+        common = max(common, rate - _standard_error(rate, count))
+    return _stochastic(common + _one_way(probs, has_label, common))
 
 
 def true_posterior(probs: Float, given: Int, T: Float) -> Float:
@@ -76,14 +97,26 @@ def true_posterior(probs: Float, given: Int, T: Float) -> Float:
 
 
 def fit_noise_correction(probs: Float, given: Int, T: Float) -> tuple[Float, float]:
-    """Fit the matrix M and the power β of `noise_corrected`.
+    """Fit the matrix M and the power β of `noise_corrected`, as far as the labels are evidence for noise.
 
-    They are averages over all candidates, weighted by their posterior probability with a prior on β around 1: a few
-    uninformative rows must not make a model overconfident.
+    Predictions are averaged over the candidates, weighted by their posterior probability. The uncorrected
+    probabilities are a candidate as well, as likely a priori as all others together: where labels do not show whether
+    the noise T explains them better, the average lies halfway. M and β are those whose predictions are closest to it.
     """
     matrices, log_powers, losses = _corrections(probs, given, T, LOG_POWER_SCALE)
-    posterior = softmax(-losses)
-    return np.tensordot(posterior, matrices, axes=1), float(np.exp(posterior @ log_powers))
+    uncorrected = -np.log(probs[np.arange(len(given)), given]).sum()
+    *weights, kept = softmax(-np.append(losses + np.log(len(losses)), uncorrected))
+    average = kept * probs
+    for weight, matrix, log_power in zip(weights, matrices, log_powers, strict=True):
+        average += weight * noise_corrected(probs, matrix, float(np.exp(log_power)))
+
+    def distance(log_power: float, matrix: Float) -> float:
+        corrected = noise_corrected(probs, matrix, float(np.exp(log_power)))
+        return float(-(average * np.log(KEPT * probs + (1 - KEPT) * corrected)).sum(axis=1).mean())
+
+    found = [_best_log_power(partial(distance, matrix=matrix)) for matrix in matrices]
+    best = int(np.argmin([fit.fun for fit in found]))
+    return matrices[best], float(np.exp(found[best].x))
 
 
 def _corrections(probs: Float, given: Int, T: Float, log_power_scale: float) -> tuple[Float, Float, Float]:
@@ -104,8 +137,12 @@ def _corrections(probs: Float, given: Int, T: Float, log_power_scale: float) -> 
             penalty = (log_power / log_power_scale) ** 2 / 2
             return float(-np.log(np.maximum(likelihood, 1e-300)).sum()) + penalty
 
-        found.append(minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02}))
+        found.append(_best_log_power(loss))
     return matrices, np.array([fit.x for fit in found]), np.array([fit.fun for fit in found])
+
+
+def _best_log_power(loss: Callable[[float], float]) -> OptimizeResult:
+    return minimize_scalar(loss, bounds=(-2.5, 2.5), method="bounded", options={"xatol": 0.02})
 
 
 def noise_corrected(probs: Float, matrix: Float, power: float) -> Float:
@@ -136,10 +173,14 @@ def _recalibrated(probs: Float, given: Int) -> Float:
     return with_floor(found.x)
 
 
-def _least_rate(score: Float, has_label: NDArray[np.bool_]) -> float:
-    """The frequency of the least likely labels, plus half a standard error, since a minimum is biased downwards."""
-    rate, count = _least_mean(score, has_label, MIN_FRACTION)
-    return rate + float(np.sqrt(rate * (1 - rate) / count)) / 2
+def _pairs(probs: Float, given: Int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each row and class, whether the row has its label, and whether another class is predicted."""
+    classes = np.arange(probs.shape[1])
+    return given[:, None] == classes, probs.argmax(axis=1)[:, None] != classes
+
+
+def _standard_error(rate: float, count: int) -> float:
+    return float(np.sqrt(rate * (1 - rate) / count))
 
 
 def _plateau(p: Float, has_label: NDArray[np.bool_]) -> float:
@@ -147,7 +188,7 @@ def _plateau(p: Float, has_label: NDArray[np.bool_]) -> float:
     start = np.sort(p)[: max(1, round(MIN_FRACTION * len(p)))]
     lowest = float(start[: max(1, round(LOWEST_FRACTION * len(p)))].mean())
     off, count = _least_mean(p, has_label - p, MIN_FRACTION)
-    error = float(np.sqrt(lowest * (1 - lowest) / count))
+    error = _standard_error(lowest, count)
     corrected = lowest + off - float(np.clip(off, -error, error)) / 2
     return max(0.0, corrected) * float(lowest / start.mean()) ** 2
 
@@ -162,9 +203,12 @@ def _least_mean(score: Float, values: NDArray[Any], fraction: float) -> tuple[fl
     return float(mean[end]), int(total[end])
 
 
-def _one_way(probs: Float, predicted: Int, has_label: NDArray[np.bool_], common: float) -> Float:
+def _one_way(probs: Float, has_label: NDArray[np.bool_], common: float) -> Float:
     """The rate at which each class is labelled as another beyond the common noise, minus the opposite rate."""
     k = probs.shape[1]
+    if k == 2:
+        return np.zeros((k, k))
+    predicted = probs.argmax(axis=1)
     rows_predicted = np.bincount(predicted, minlength=k)
     excess, variance = np.zeros((k, k)), np.zeros((k, k))
     for i in range(k):
@@ -179,7 +223,10 @@ def _one_way(probs: Float, predicted: Int, has_label: NDArray[np.bool_], common:
     mirror = np.maximum(rows_predicted[None, :] / np.maximum(rows_predicted, 1)[:, None], 1.0)
     beyond = np.maximum(excess - excess.T * mirror, 0.0)
     error = np.sqrt(variance + variance.T * mirror**2)
-    return beyond * expit(((beyond / np.maximum(error, 1e-9)) ** 2 - SIGNIFICANCE**2) / 2)
+    one_way = beyond * expit(((beyond / np.maximum(error, 1e-9)) ** 2 - SIGNIFICANCE**2) / 2)
+    if rows_predicted @ one_way.sum(axis=1) < MIN_ONE_WAY_RATIO * len(predicted) * (k - 1) * common:
+        one_way[:] = 0.0
+    return one_way
 
 
 def _stochastic(rates: Float) -> Float:
