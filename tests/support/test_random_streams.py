@@ -1,3 +1,5 @@
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -139,3 +141,12 @@ class Foreign(nn.Module):
 )
 def test_who_may_draw_from_the_global_stream(part, expected):
     assert draws_globally(part) is expected
+
+
+def test_redirecting_does_not_make_torch_import_its_compiler():
+    code = (
+        "import sys, torch; from selfcal._support.random_streams import seeded\n"
+        "with seeded(0): torch.rand(2)\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

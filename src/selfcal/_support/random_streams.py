@@ -170,6 +170,11 @@ class _Redirected(TorchDispatchMode):
         super().__init__()
         self._stream = stream
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: to skip it, torch would import its compiler at the first operation, which takes a second or two."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded in func.tags:
