@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from selfcal.ensembles.settings import MemberSettings
 from selfcal.ensembles.training import Rows
 from selfcal.training.engine import TrainingResult
 
+RESERVED = 0.03
+"""The part of the time budget for what follows training: weights, and predictions of all rows."""
 STUDENT = "tabular"
 """The kind of network that is distilled from an ensemble without networks."""
 
@@ -51,6 +54,7 @@ def fit_ensemble(
     settings: MemberSettings,
     *,
     time_budget: float,
+    started: float | None = None,
     one_network: bool = False,
     n_jobs: int | None = None,
 ) -> FittedEnsemble:
@@ -62,12 +66,14 @@ def fit_ensemble(
         groups: A number for each row, equal for rows that stay together in every split.
         settings: Settings of the networks and their training.
         time_budget: Seconds that the selection among several candidates may take; a single one is always trained.
+        started: When these seconds began, in seconds since the epoch; now by default.
         one_network: Distil the ensemble into one network.
         n_jobs: Number of candidates that are trained at the same time.
     """
     splits = ensemble.splitter.splits(rows.y, groups, seed=settings.seed)
     trainers = [candidate.trainer(rows, splits, settings) for candidate in ensemble.candidates]
     budget = time_budget if len(trainers) > 1 else float("inf")
+    begin = time.time() if started is None else started
     selected = select(
         trainers,
         len(splits),
@@ -75,6 +81,7 @@ def fit_ensemble(
         rows.weight,
         rounds=ensemble.splitter.rounds,
         budget=budget,
+        deadline=begin + (1 - RESERVED) * budget,
         n_jobs=n_jobs,
     )
     module, losses = (

@@ -144,7 +144,7 @@ def _fitted_pool(log_probs: Float, y: Int, weight: Float | None) -> Float:
         penalty, slope = weights @ weights / len(y), 2 * weights / len(y)
         return float(penalty - logs[rows, y] @ weight), expected - of_label + slope
 
-    start = np.full(len(log_probs), 1 / len(log_probs))
+    start = np.zeros(len(log_probs))  # where a model that predicts the same for all rows remains
     found = minimize(loss, start, jac=True, bounds=[(0, MAX_POOL_WEIGHT)] * len(start), method="L-BFGS-B")
     weights: Float = found.x
     return weights

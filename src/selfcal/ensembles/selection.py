@@ -34,6 +34,7 @@ def select(
     *,
     rounds: int = 1,
     budget: float = float("inf"),
+    deadline: float | None = None,
     n_jobs: int | None = None,
 ) -> Selection:
     """Train candidates, by successive halving if time is short, and pool their predictions.
@@ -55,13 +56,14 @@ def select(
         y: The label codes of all rows.
         weight: Their sample weights.
         rounds: Number of rounds that the members of a candidate are trained in.
-        budget: The time budget, in seconds.
+        budget: The time budget, in seconds, by which it is planned what to train.
+        deadline: When training ends, in seconds since the epoch; by default after the time budget.
         n_jobs: Number of candidates that are trained at the same time, in processes of their own. The result is the
             same if there is time for all of them; otherwise more processes train more.
     """
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
     states = [State(trainer, n_members) for trainer in trainers]
-    work = _Work(y, weight, budget, n_jobs)
+    work = _Work(y, weight, budget, time.time() + budget if deadline is None else deadline, n_jobs)
     enough = work.has_time_for(states, first, SAFE)
     quick, slow = list[State](), list[State]()
     for place, state in enumerate(states):
@@ -90,10 +92,12 @@ class _Call(NamedTuple):
 class _Work:
     """Trains members within a time budget."""
 
-    def __init__(self, y: Int, weight: Float | None, budget: float, n_jobs: int | None) -> None:
+    def __init__(
+        self, y: Int, weight: Float | None, budget: float, deadline: float, n_jobs: int | None
+    ) -> None:
         self._y, self._weight, self._n_jobs = y, weight, n_jobs
         self._begin = time.time()
-        self._deadline = self._begin + budget
+        self._deadline = deadline
         self._workers = effective_n_jobs(n_jobs)
         self._budget = budget * self._workers
         self._expected = self._ended = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from dataclasses import replace
 from typing import NamedTuple, Self
@@ -153,6 +154,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             feature_groups: The columns of `X` that encode one category, or mark a missing number: trees then split
                 categories and know what is missing. `Preprocessor.groups` has those of a table.
         """
+        started = time.time()
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
         self._check_settings()
@@ -171,7 +173,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             self._check_validation_used()
         labelled = _Labelled(codes, weight, rows, groups)
         if isinstance(self.method_, Ensemble):
-            self._fit_ensemble(self.method_, table, labelled, feature_groups, seed)
+            self._fit_ensemble(self.method_, table, labelled, feature_groups, seed, started=started)
         else:
             self._fit_one(self.method_, table, labelled, validation, seed)
         self.data_fingerprint_ = fingerprint(*(part for part in (table, codes, weight) if part is not None))
@@ -218,6 +220,8 @@ class SelfCalibratedClassifier(FittedClassifier):
         labelled: _Labelled,
         feature_groups: FeatureGroups | None,
         seed: int,
+        *,
+        started: float,
     ) -> None:
         """Several models, each trained on a part of the rows of positive weight."""
         rows = labelled.rows
@@ -230,6 +234,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             groups[rows],
             self._member_settings(len(self.classes_), seed),
             time_budget=self.time_budget,
+            started=started,
             one_network=self.n_networks is not None,
             n_jobs=self.n_jobs,
         )
