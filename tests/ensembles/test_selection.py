@@ -135,11 +135,17 @@ class TestSelect:
         assert field.calls[0][:2] == ("quick", [0, 1, 2, 3, 4])
         assert [name for name, *_ in field.calls[1:3]] == ["slow", "slower"]
 
-    def test_the_first_candidate_is_trained_in_full_first_if_it_takes_a_quarter_of_the_time(self):
-        field = Field(first=logits_of(1), slow=logits_of(2, 1))
-        field.select(costs=[25.0, 90.0], budget=100)
-        assert field.calls[0][:2] == ("first", [0, 1, 2, 3, 4])
-        assert field.calls[1][:2] == ("slow", [0])
+    def test_the_first_candidates_that_take_half_of_the_time_together_are_trained_in_full(self):
+        field = Field(0.0, **{name: logits_of(1, seed) for seed, name in enumerate("abcd")})
+        field.select(costs=[20.0, 25.0, 30.0, 5.0], budget=100)
+        assert [call[:2] for call in field.calls[:3]] == [(name, [0, 1, 2, 3, 4]) for name in "abd"]
+        assert field.calls[3][:2] == ("c", [0])
+
+    def test_what_takes_little_time_gets_it_whatever_the_others_need(self):
+        field = Field(0.0, quick=logits_of(1), slow=logits_of(1, 1))
+        field.select(costs=[10.0, 1e6], budget=100)
+        assert field.calls[0][0] == "quick"
+        assert field.calls[0][2] == pytest.approx(20.0)
 
     def test_those_continue_that_add_most_to_what_is_trained_in_full(self):
         """A copy of the quick candidate adds nothing, however good it is."""

@@ -25,6 +25,8 @@ MAX_TREES = 8_000
 """Trees of a model at most: with many classes there are fewer iterations."""
 MANY_TREES = 6
 """Trees of an iteration from which on the learning rate is larger, as the square root of their number."""
+PRUDENT = 0.85
+"""The part of the time that further iterations may be expected to take."""
 SURE = 0.8
 """If the best number of iterations is below this fraction of those trained, more of them would not help."""
 
@@ -137,8 +139,8 @@ class BoostingTrainer:
                 status = RAN_TO_THE_END
             elif seconds >= max_seconds:
                 status = OUT_OF_TIME
-            # of the time left, no more than it can be expected to take
-            affordable = len(losses) * max(1.0, max_seconds / max(seconds, 1e-9))
+            # of the time left, no more than it can be expected to take; later trees take a little longer
+            affordable = len(losses) * max(1.0, PRUDENT * max_seconds / max(seconds, 1e-9))
             wanted = max(len(losses) + 1, round(min(GROWTH * len(losses), affordable)))
         best = int(losses.argmin()) + 1
         recorder.selection = [(count + 1, float(loss)) for count, loss in enumerate(losses)]

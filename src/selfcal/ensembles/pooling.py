@@ -46,7 +46,7 @@ class Trainer(Protocol):
         """Train the members of these numbers."""
 
 
-@dataclass
+@dataclass(eq=False)
 class State:
     """A candidate while candidates are selected."""
 

@@ -14,16 +14,12 @@ from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, rank
 from selfcal.ensembles.training import TrainedMembers
 from selfcal.training.run import OUT_OF_TIME
 
-QUICK, FIRST = 1 / 8, 1 / 4
-"""Candidates that need no more than this part of the time are trained in full before the others; the second number is
-that of the first candidate."""
-
-SAFE = 1 / 2
-"""All candidates are trained if they can be expected to take no more than this part of the time: a machine that is
-half as fast as expected, or busy, then trains the same."""
+SAFE, QUICK = 1 / 2, 1 / 4
+"""Candidates are trained in full before the others if they can be expected to take no more than the first part of the
+time together, and the second each. A machine that is half as fast as expected, or busy, then trains the same."""
 SLACK = 2
-"""A candidate may take its part of the time left, or what is left if all others take this many times what they are
-expected to."""
+"""How many times as long as expected training may take: more than that, a candidate takes only its part of the time
+left, or what is left if all others take so many times what they are expected to."""
 
 
 def select(
@@ -39,11 +35,11 @@ def select(
 ) -> Selection:
     """Train candidates, by successive halving if time is short, and pool their predictions.
 
-    If the first round of all candidates can be expected to end well in time, all are trained. Otherwise those that
-    take a small part of the time are, and the first one if it can; each of the others trains one member, those with a
-    part in the pool train more, or their better half if there is no time for all of them, and so on. No candidate
-    takes the time that the others need. Further rounds train all that there is time for, the candidates of the
-    largest weight in the pool first; what does not end in time there is not used.
+    If the first round of all candidates can be expected to end well in time, all are trained. Otherwise the first
+    ones are that do; each of the others trains one member, those with a part in the pool train more, or their better
+    half if there is no time for all of them, and so on. No candidate takes the time that the others need. Further
+    rounds train all that there is time for, the candidates of the largest weight in the pool first; what does not end
+    in time there is not used.
 
     Which candidates continue depends on estimates known beforehand and on the data, not on the clock, so that the
     result is reproducible unless the budget cuts it short. On the held-out rows the pool is never worse than any
@@ -65,12 +61,14 @@ def select(
     states = [State(trainer, n_members) for trainer in trainers]
     work = _Work(y, weight, budget, time.time() + budget if deadline is None else deadline, n_jobs)
     enough = work.has_time_for(states, first, SAFE)
-    quick, slow = list[State](), list[State]()
-    for place, state in enumerate(states):
-        part = QUICK if place else FIRST
-        (quick if enough or work.is_quick(state, first, part) else slow).append(state)
+    quick: list[State] = []
+    for state in states:
+        fits = work.has_time_for([*quick, state], first, SAFE) and work.has_time_for([state], first, QUICK)
+        if enough or fits:
+            quick.append(state)
+    slow = [state for state in states if state not in quick]
     rungs = _rungs(first) if slow else []
-    work.train(quick, first, later=_expected(slow, rungs))
+    work.train(quick, first, later=_expected(slow, rungs), guaranteed=SLACK)
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
         slow = _useful(slow, quick, y, weight)
@@ -109,22 +107,26 @@ class _Work:
             self._expected + sum(state.expected_seconds(members) for state in states) <= part * self._budget
         )
 
-    def is_quick(self, state: State, members: Sequence[int], part: float) -> bool:
-        """Whether training these members takes no more than a part of the time."""
-        return state.expected_seconds(members) <= part * self._budget
+    def train(
+        self, states: Sequence[State], members: Sequence[int], *, later: float, guaranteed: float = 0.0
+    ) -> None:
+        """Train some members of each candidate.
 
-    def train(self, states: Sequence[State], members: Sequence[int], *, later: float) -> None:
-        """Train some members of each candidate; what is planned for later takes part in sharing the time left."""
+        Args:
+            states: The candidates.
+            members: The numbers of the members.
+            later: The expected time of what is planned for later, which takes part in sharing the time left.
+            guaranteed: How many times as long as expected each may take in any case.
+        """
         costs = [state.expected_seconds(members) for state in states]
         self._expected += sum(costs)
 
         def calls() -> Iterator[_Call]:
             for place, (state, cost) in enumerate(zip(states, costs, strict=True)):
-                left = self._left()  # when its turn comes
+                left = self._left() * self._workers  # when its turn comes
                 others = later + sum(costs[place + 1 :])
                 part = cost / (cost + others) if cost > 0 else 1.0
-                most = max(part * left * self._workers, left * self._workers - SLACK * others)
-                yield _Call(state, cost, most)
+                yield _Call(state, cost, max(guaranteed * cost, part * left, left - SLACK * others))
 
         for call, trained, seconds in self._outcomes(calls(), members):
             call.state.add(trained, seconds, self._y, self._weight)
