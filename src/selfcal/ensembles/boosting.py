@@ -132,16 +132,16 @@ class BoostingTrainer:
                 for model, split in zip(models, splits, strict=True)
             ]
             losses = np.append(losses, np.mean(parts, axis=0))
-            seconds = time.perf_counter() - started
+            # of the time left, further iterations take no more than they can be expected to, or a little longer
+            seconds = max(time.perf_counter() - started, 1e-9)
+            affordable = round(min(GROWTH, PRUDENT * max_seconds / seconds) * len(losses))
             if losses.argmin() + 1 < SURE * len(losses):
                 status = STOPPED_EARLY
             elif len(losses) == self._max_iter:
                 status = RAN_TO_THE_END
-            elif seconds >= max_seconds:
+            elif affordable <= len(losses):
                 status = OUT_OF_TIME
-            # of the time left, no more than it can be expected to take; later trees take a little longer
-            affordable = len(losses) * max(1.0, PRUDENT * max_seconds / max(seconds, 1e-9))
-            wanted = max(len(losses) + 1, round(min(GROWTH * len(losses), affordable)))
+            wanted = affordable
         best = int(losses.argmin()) + 1
         recorder.selection = [(count + 1, float(loss)) for count, loss in enumerate(losses)]
         trees = [Trees.of(model, self._columns, self._n_classes, iterations=best) for model in models]
