@@ -87,7 +87,7 @@ class TestContract:
         first, *others = model.selection_
         assert 0.5 < sum(record["weight"] for record in model.selection_) < 2
         assert all(record["weight"] <= first["weight"] for record in others)
-        assert len(others) == (8 if method == "auto" else 0)
+        assert len(others) == (len(recipes.auto().candidates) - 1 if method == "auto" else 0)
         judged = ~np.isnan(model.out_of_fold_[:, 0])
         assert judged.sum() == (30 if method == "ensemble" else 150)
         assert (
