@@ -154,15 +154,9 @@ class _Work:
         def arguments() -> Iterator[tuple[Any, ...]]:
             for call in calls:
                 called.append(call)
-                yield (
-                    call.state.trainer,
-                    members,
-                    self._deadline,
-                    call.max_seconds,
-                    len(called) == 1 and first,
-                )
+                first, self._started = not self._started, True
+                yield call.state.trainer, members, self._deadline, call.max_seconds, first
 
-        first, self._started = not self._started, True
         for place, outcome in enumerate(run_calls(_train, arguments(), n_jobs=self._n_jobs)):
             self._ended += called[place].expected_seconds
             if outcome is not None:
