@@ -148,6 +148,15 @@ class TestServedScale:
         assert best > 1.05
         assert found == pytest.approx(best, abs=0.05)
 
+    def test_few_rows_hardly_scale(self):
+        logits, y = self.members(2, noise=0.7)
+        many = served_scale([logits], [1.0], [1.0], y, n_served=10)
+        few = [
+            served_scale([logits[:, part]], [1.0], [1.0], y[part], n_served=10)
+            for part in np.array_split(np.arange(len(y)), len(y) // 40)
+        ]
+        assert 1 <= np.mean(few) < 1 + 0.7 * (many - 1)
+
     def test_equal_members_need_none(self):
         logits, y = self.members(1, noise=0.7)
         assert served_scale([np.repeat(logits, 2, axis=0)], [1.0], [1.0], y, n_served=10) == pytest.approx(

@@ -21,6 +21,8 @@ MAX_POOL_WEIGHT = 3.0
 """The largest weight in a pool."""
 MAX_SCALE = 2.0
 """The largest factor by which more members make a pool more certain."""
+SLOPE_PARTS = 5
+"""Parts of the rows whose slopes tell how certain the slope of `served_scale` is."""
 TINY = np.finfo(np.float32).tiny
 """Probabilities are at least this before their logarithm is taken."""
 BLOCK_LOGITS = 2**18
@@ -177,7 +179,8 @@ def served_scale(
 
     A mean of m members is less certain than each of them, the more so the more they are: the scale s(m) of the pool's
     logits with the lowest log loss rises with m. Held-out rows are predicted by some members each, new rows by all.
-    With ``log s(m)`` linear in 1 / m, s is known from one and from all predictions of the held-out rows.
+    With ``log s(m)`` linear in 1 / m, s is known from one and from all predictions of the held-out rows. Two standard
+    errors of the slope are subtracted: where few rows determine it, the pool is better left less certain.
 
     Args:
         logits: For each model, the logits of its members for held-out rows, as in `mean_probs`.
@@ -202,22 +205,28 @@ def served_scale(
     """
     n_given = min(len(one) for one in logits)
     used = np.flatnonzero(~np.isnan(np.stack([one[n_given - 1, :, 0] for one in logits])).any(axis=0))
-    if n_given < 2 or n_served <= n_given or len(used) < 2:
+    if n_given < 2 or n_served <= n_given or len(used) < 2 * SLOPE_PARTS:
         return 1.0
     used = used[:: max(1, len(used) // MAX_FITTED_ROWS)]
-    y, weight = y[used], None if weight is None else weight[used]
 
-    def log_scale(predictions: slice) -> float:
+    def log_scale(rows: Int, predictions: slice) -> float:
         """The logarithm of s for the mean of some predictions of each row."""
-        means = [mean_probs(one[predictions, used], t) for one, t in zip(logits, temperatures, strict=True)]
+        means = [mean_probs(one[predictions, rows], t) for one, t in zip(logits, temperatures, strict=True)]
         pooled = sum(w * np.log(one.clip(TINY)) for w, one in zip(weights, means, strict=True))
         found = minimize_scalar(
-            lambda log: mean_log_loss(softmax(np.exp(log) * pooled, axis=1), y, weight),
+            lambda log: mean_log_loss(
+                softmax(np.exp(log) * pooled, axis=1), y[rows], None if weight is None else weight[rows]
+            ),
             bounds=(-np.log(MAX_SCALE), np.log(MAX_SCALE)),
             method="bounded",
         )
         return float(found.x)
 
-    single = np.mean([log_scale(slice(place, place + 1)) for place in range(n_given)])
-    slope = (log_scale(slice(n_given)) - single) / (1 - 1 / n_given)
-    return float(np.exp(np.clip(slope * (1 / n_given - 1 / n_served), 0.0, np.log(MAX_SCALE))))
+    def slope(rows: Int) -> float:
+        single = np.mean([log_scale(rows, slice(place, place + 1)) for place in range(n_given)])
+        return float(log_scale(rows, slice(n_given)) - single) / (1 - 1 / n_given)
+
+    parts = np.array_split(np.random.default_rng(0).permutation(used), SLOPE_PARTS)
+    error = np.std([slope(rows) for rows in parts], ddof=1) / SLOPE_PARTS**0.5
+    cautious = (slope(used) - 2 * error) * (1 / n_given - 1 / n_served)
+    return float(np.exp(np.clip(cautious, 0.0, np.log(MAX_SCALE))))
