@@ -204,13 +204,15 @@ class TestSelect:
         found = field.select(costs=[10.0], budget=100, rounds=2)
         assert field.asked() == {"a": 10}
         assert len(found.module.members) == 5
+        assert "speed of this machine" in time_budget_note(found.records, 100)
 
     def test_no_further_round_begins_that_cannot_end_at_the_pace_so_far(self):
         field = Field(
             12.0, a=logits_of(1), b=logits_of(1.1, 1)
         )  # of which each round is expected to take 10 s
-        field.select(costs=[20.0, 20.0], budget=100, rounds=2)
+        found = field.select(costs=[20.0, 20.0], budget=100, rounds=2)
         assert field.asked() == {"a": 5, "b": 5}
+        assert "speed of this machine" in time_budget_note(found.records, 100)
 
     def test_which_candidates_continue_does_not_depend_on_the_clock(self):
         def asked(seconds):

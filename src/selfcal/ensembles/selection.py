@@ -137,12 +137,18 @@ class _Work:
         def calls() -> Iterator[_Call]:
             for state in states:
                 cost, left = state.expected_seconds(members), self._left()
-                if self.has_time_for([state], members) and cost * self._pace <= left:
-                    self._expected += cost
-                    yield _Call(state, cost, left)
+                if not self.has_time_for([state], members):
+                    continue
+                if cost * self._pace > left:
+                    state.out_of_time = True
+                    continue
+                self._expected += cost
+                yield _Call(state, cost, left)
 
         for call, trained, seconds in self._outcomes(calls(), members):
-            if trained.result.status != OUT_OF_TIME:
+            if trained.result.status == OUT_OF_TIME:
+                call.state.out_of_time = True
+            else:
                 call.state.add(trained, seconds, self._y, self._weight)
 
     def _outcomes(
