@@ -1,7 +1,7 @@
 """Are our probabilities better than those a careful engineer gets? Every method on the same rows, paired over seeds.
 
-    python -m benchmarks.quality --json runs/quality.json --data FOLDER --jobs 2
-    python -m docs.refresh runs/quality.json
+    python -m benchmarks.quality --json benchmarks/quality.json --data FOLDER --jobs 2
+    python -m docs.refresh benchmarks/quality.json
 
     python -m benchmarks.quality --json runs/fast.json --data FOLDER --fast --first-seed 100
 
@@ -9,7 +9,8 @@ The second takes minutes instead of hours: a few sets, methods and seeds. Seeds 
 below for reports; what is printed is of either, never of both.
 
 FOLDER holds tables `tab_NAME.csv.gz` with the label in the last column and `fashion_mnist.npz`; without it, the five
-generated sets are run. Every finished cell is kept in the JSON file: a run that was killed goes on where it stood.
+generated sets are run. Every finished cell is kept in the JSON file: a run that was killed goes on where it stood, and
+`--again auto` measures one method anew beside the others.
 Methods of packages that are not installed (catboost; lightgbm; pytabkit with probmetrics and numba; cleanlab) are
 left out, with a line that says so.
 """
