@@ -9,10 +9,9 @@ The second takes minutes instead of hours: a few sets, methods and seeds. Seeds 
 below for reports; what is printed is of either, never of both.
 
 FOLDER holds tables `tab_NAME.csv.gz` with the label in the last column and `fashion_mnist.npz`; without it, the five
-generated sets are run. Every finished cell is kept in the JSON file: a run that was killed goes on where it stood, and
-`--again auto` measures one method anew beside the others.
-Methods of packages that are not installed (catboost; lightgbm; pytabkit with probmetrics and numba; cleanlab) are
-left out, with a line that says so.
+generated sets are run. Every finished cell is kept in the JSON file: a run that was killed goes on where it stood,
+and `--again auto` measures one method anew beside the others. Methods of packages that are not
+installed (catboost; lightgbm; pytabkit with probmetrics and numba; cleanlab) are left out, with a line that says so.
 """
 
 from __future__ import annotations
