@@ -132,7 +132,7 @@ class BoostingTrainer:
                 for model, split in zip(models, splits, strict=True)
             ]
             losses = np.append(losses, np.mean(parts, axis=0))
-            # of the time left, further iterations take no more than they can be expected to, or a little longer
+            # as many iterations as can be expected to end in time; later ones take a little longer
             seconds = max(time.perf_counter() - started, 1e-9)
             affordable = round(min(GROWTH, PRUDENT * max_seconds / seconds) * len(losses))
             if losses.argmin() + 1 < SURE * len(losses):

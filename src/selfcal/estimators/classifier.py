@@ -84,7 +84,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             as often, they look overconfident.
         n_networks: 1 distils the ensemble of a method that trains several networks into a single one, which predicts
             many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
-        time_budget: Seconds that training several kinds of network may take.
+        time_budget: Seconds that `fit` may take to train several candidates, such as those of `auto`.
         n_jobs: Number of processes that train kinds of network at the same time: None is one, unless a
             `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same
             unless the time budget is too short for all of them.
