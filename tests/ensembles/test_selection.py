@@ -214,6 +214,12 @@ class TestSelect:
         assert field.asked() == {"a": 5, "b": 5}
         assert "speed of this machine" in time_budget_note(found.records, 100)
 
+    def test_the_pace_counts_the_time_of_an_earlier_process(self):
+        """A round that was expected to take 10 s took 40: the next one does not end in the 20 s left."""
+        field = Field(8.0, a=logits_of(1))
+        field.select(costs=[20.0], budget=60, rounds=2)
+        assert field.asked() == {"a": 5}
+
     def test_which_candidates_continue_does_not_depend_on_the_clock(self):
         def asked(seconds):
             field = Field(seconds, a=logits_of(1), b=logits_of(2, 1), c=logits_of(3, 2), d=logits_of(0, 3))

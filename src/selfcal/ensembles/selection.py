@@ -168,6 +168,7 @@ class _Work:
             if outcome is not None:
                 trained, seconds = outcome
                 before = max(0.0, trained.result.seconds - seconds)
+                self._begin -= before / self._workers
                 self._deadline -= before / self._workers
                 yield called[place], trained, seconds + before
 
