@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 from scipy.optimize import OptimizeResult
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from selfcal import BilevelStep, SelfCalibratedClassifier, calibrators, metrics, recipes
 from selfcal.commands.fit import unfinished
@@ -112,6 +113,35 @@ def test_a_checkpoint_of_another_run(shelf, tmp_path, monkeypatch):
         assert "Resume with the version that wrote it" in result.stderr
     assert [path.read_bytes() for path in sorted(unfinished(tmp_path / "m").rglob("*.safetensors"))] == before
     succeed(*words, "--resume")
+
+
+@pytest.mark.fault("F5")
+@pytest.mark.fault("F6")
+def test_trees_of_a_stopped_training(shelf, tmp_path, monkeypatch):
+    """They are trained before the first network, which is stopped: like a checkpoint, damaged ones are refused."""
+    words = ["fit", shelf / "people.csv", "--target", "kind", "--max-epochs", "1", "--out", tmp_path / "m"]
+    take = BilevelStep.__call__
+
+    def interrupted(self, *batches):
+        signal.raise_signal(signal.SIGTERM)
+        return take(self, *batches)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BilevelStep, "__call__", interrupted)
+        assert run(*words).exit_code == 143
+    (trees,) = unfinished(tmp_path / "m").rglob("boosting-*/*.safetensors")
+    whole = trees.read_bytes()
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", lambda *_: pytest.fail("it trained again"))
+    trees.write_bytes(whole[:-1])
+    result = run(*words, "--resume")
+    assert result.exit_code == 5
+    assert f"{trees} cannot be used: It is damaged" in result.stderr
+    assert f"No intact checkpoint is left in {trees.parent}" in result.stderr
+    trees.write_bytes(whole)
+    result = run(*words, "--resume", "--seed", "2")
+    assert result.exit_code == 5
+    assert re.search(r"belongs to another run: .*seed was \d+ and is \d+", result.stderr)
+    assert trees.read_bytes() == whole
 
 
 def failing(monkeypatch, steps):

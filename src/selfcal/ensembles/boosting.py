@@ -14,6 +14,7 @@ from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.settings import MemberSettings
 from selfcal.ensembles.training import Rows, TrainedMembers, held_out_logits
+from selfcal.ensembles.tree_checkpoints import trained_once
 from selfcal.models.trees import TreeColumns, Trees
 from selfcal.training.engine import TrainingResult
 from selfcal.training.history import Recorder
@@ -106,7 +107,7 @@ class BoostingTrainer:
         self, candidate: Boosting, rows: Rows, splits: Sequence[Split], settings: MemberSettings
     ) -> None:
         self.candidate = candidate
-        self._rows, self._splits = rows, splits
+        self._rows, self._splits, self._settings = rows, splits, settings
         self._seed, self._n_classes = settings.seed, settings.make.n_classes
         self._columns = TreeColumns(rows.x.shape[1], rows.groups)
         self._trees_per_iter = 1 if self._n_classes == 2 else self._n_classes
@@ -116,7 +117,17 @@ class BoostingTrainer:
         self.expected_seconds = trees * (TREE_SECONDS + CELL_SECONDS * cells)
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
-        """Train the models of these numbers."""
+        """Train the models of these numbers, unless an earlier process has."""
+        return trained_once(
+            lambda: self._trained(members, max_seconds),
+            self.candidate,
+            members,
+            rows=self._rows,
+            splits=self._splits,
+            settings=self._settings,
+        )
+
+    def _trained(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         started, recorder = time.perf_counter(), Recorder()
         table = self._columns(self._rows.x).double().numpy()
         models = [

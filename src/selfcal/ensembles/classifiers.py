@@ -19,6 +19,7 @@ from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.settings import MemberSettings
 from selfcal.ensembles.training import Rows, TrainedMembers, held_out_logits
+from selfcal.ensembles.tree_checkpoints import trained_once
 from selfcal.errors import ConfigError
 from selfcal.models.trees import TreeColumns, Trees
 from selfcal.training.engine import TrainingResult
@@ -84,7 +85,7 @@ class ClassifierTrainer:
         self, candidate: ClassifierCandidate, rows: Rows, splits: Sequence[Split], settings: MemberSettings
     ) -> None:
         self.candidate = candidate
-        self._rows, self._splits = rows, splits
+        self._rows, self._splits, self._settings = rows, splits, settings
         self._seed, self._n_classes = settings.seed, settings.make.n_classes
         # unknown for other classifiers, which the user has chosen: they are trained in any case
         trees = getattr(candidate.classifier, "n_estimators", 0) if _is_forest(candidate.classifier) else 0
@@ -92,7 +93,24 @@ class ClassifierTrainer:
         self.expected_seconds = ROW_SECONDS * trees * len(splits) * used
 
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
-        """Fit the copies of these numbers; fewer of them, but one at least, if time runs out."""
+        """Fit the copies of these numbers; fewer of them, but one at least, if time runs out.
+
+        Trees that an earlier process has fitted are not fitted again.
+        """
+        classifier = self.candidate.classifier
+        if not _is_trees(classifier):
+            return self._trained(members, max_seconds)
+        return trained_once(
+            lambda: self._trained(members, max_seconds),
+            self.candidate,
+            members,
+            rows=self._rows,
+            splits=self._splits,
+            settings=self._settings,
+            parameters=classifier.get_params(),
+        )
+
+    def _trained(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         started = time.perf_counter()
         modules: list[nn.Module] = []
         status = RAN_TO_THE_END
@@ -127,9 +145,13 @@ class ClassifierTrainer:
             model.fit(x, y)
         else:
             model.fit(x, y, sample_weight=weight[rows])
-        if _is_forest(model) or isinstance(model, HistGradientBoostingClassifier):
+        if _is_trees(model):
             return Trees.of(model, TreeColumns(x.shape[1]), self._n_classes)
         return FittedClassifierModule(model, self._n_classes)
+
+
+def _is_trees(model: Any) -> bool:
+    return _is_forest(model) or isinstance(model, HistGradientBoostingClassifier)
 
 
 def _is_forest(model: Any) -> bool:

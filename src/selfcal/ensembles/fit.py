@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,7 +73,10 @@ def fit_ensemble(
         n_jobs: Number of candidates that are trained at the same time.
     """
     splits = ensemble.splitter.splits(rows.y, groups, seed=settings.seed)
-    trainers = [candidate.trainer(rows, splits, settings) for candidate in ensemble.candidates]
+    trainers = [
+        candidate.trainer(rows, splits, own)
+        for candidate, own in _with_folders(ensemble.candidates, settings)
+    ]
     budget = time_budget if len(trainers) > 1 else float("inf")
     begin = time.time() if started is None else started
     selected = select(
@@ -90,6 +95,20 @@ def fit_ensemble(
     return FittedEnsemble(
         module, selected.probs, selected.records, selected.ranked[0], selected.result, losses
     )
+
+
+def _with_folders(
+    candidates: Sequence[Candidate], settings: MemberSettings
+) -> Iterator[tuple[Candidate, MemberSettings]]:
+    """Each candidate with its settings: one of the same name as another before it has another folder."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for candidate in candidates:
+        number = seen[candidate.name, candidate.method]
+        seen[candidate.name, candidate.method] += 1
+        if number and settings.folder is not None:
+            yield candidate, replace(settings, folder=settings.folder / f"same-name-{number}")
+        else:
+            yield candidate, settings
 
 
 def _distilled(

@@ -93,7 +93,8 @@ class SelfCalibratedClassifier(FittedClassifier):
             random streams of torch, NumPy and Python are neither used nor changed.
         verbose: Show a progress bar; by default only on a terminal.
         checkpoint_dir: A folder for the checkpoints of this fit only; the same fit with the same folder resumes
-            where an earlier one ended. It needs a whole number as `random_state`.
+            where an earlier one ended. It needs a whole number as `random_state`. Classifiers that cannot be stored
+            are trained again.
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.

@@ -42,7 +42,7 @@ _NO_DIGEST = b"0" * 64
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _TENSOR = "$tensor"
 _NAME = re.compile(r"checkpoint-\d{8}\.safetensors")
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Resumable(Protocol):
@@ -67,17 +67,31 @@ def identity(
     with step.random.restored():
         prints = {f"{name} data": None if d is None else data_fingerprint(d) for name, d in data.items()}
     exactly = {
-        "recipe": _ADDRESS.sub("", repr(step.recipe)),
-        "optimizer": _ADDRESS.sub("", repr(step.optimizer)),
-        "network": _ADDRESS.sub("", repr(module)),
+        "recipe": described(step.recipe),
+        "optimizer": described(step.optimizer),
+        "network": described(module),
         "shapes": [[name, *value.shape, str(value.dtype)] for name, value in module.named_parameters()],
         "device": device.type,
         **settings,
         **prints,
-        "selfcal version": __version__,
-        "torch version": torch.__version__,
     }
-    return {"exactly": exactly, "bits": {"threads": torch.get_num_threads()}}
+    return identified(exactly)
+
+
+def identified(exactly: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """An `identity` of these values and the versions, all of which must match."""
+    versions = {"selfcal version": __version__, "torch version": torch.__version__}
+    return {"exactly": {**exactly, **versions}, "bits": {"threads": torch.get_num_threads()}}
+
+
+def described(value: object) -> str:
+    """The repr of a value, the same in every process.
+
+    Example:
+        >>> described(object())
+        '<object object>'
+    """
+    return _ADDRESS.sub("", repr(value))
 
 
 @contextmanager
