@@ -2,6 +2,7 @@
 
 from selfcal.ensembles.boosting import Boosting
 from selfcal.ensembles.classifiers import ClassifierCandidate
+from selfcal.ensembles.discriminant import Discriminant
 from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
 from selfcal.ensembles.folds import CrossFit, SameRows, Split, Splitter
 
@@ -10,6 +11,7 @@ __all__ = [
     "Candidate",
     "ClassifierCandidate",
     "CrossFit",
+    "Discriminant",
     "Ensemble",
     "NetworkCandidate",
     "SameRows",

@@ -19,8 +19,8 @@ MIN_WEIGHT = 0.15
 """A model of less weight is left out of a pool: its gain does not justify its prediction time."""
 MAX_POOL_WEIGHT = 3.0
 """The largest weight in a pool."""
-MAX_SCALE = 2.0
-"""The largest factor by which more members make a pool more certain."""
+MAX_SCALE, MAX_SERVED_SCALE = 2.0, 1.15
+"""Bounds of the scale of a pool for some members, and of the factor by which more members make it more certain."""
 SLOPE_PARTS = 5
 """Parts of the rows whose slopes tell how certain the slope of `served_scale` is."""
 TINY = np.finfo(np.float32).tiny
@@ -229,4 +229,4 @@ def served_scale(
     parts = np.array_split(np.random.default_rng(0).permutation(used), SLOPE_PARTS)
     error = np.std([slope(rows) for rows in parts], ddof=1) / SLOPE_PARTS**0.5
     cautious = (slope(used) - 2 * error) * (1 / n_given - 1 / n_served)
-    return float(np.exp(np.clip(cautious, 0.0, np.log(MAX_SCALE))))
+    return float(np.exp(np.clip(cautious, 0.0, np.log(MAX_SERVED_SCALE))))

@@ -1,5 +1,6 @@
 """Networks: multilayer perceptrons for tables, ResNets and a VGG for small images."""
 
+from selfcal.models.gaussian import discriminant
 from selfcal.models.images import resnet18, resnet50, vgg16
 from selfcal.models.origin import origin
 from selfcal.models.tables import (
@@ -16,6 +17,7 @@ from selfcal.models.tables import (
 __all__ = [
     "FOR_TABLES",
     "columns_to_encode",
+    "discriminant",
     "for_table",
     "mlp",
     "origin",

@@ -257,7 +257,7 @@ class Builder:
         }
         for argument, value in arguments.items():
             short = type(value) in longest and len(value) <= longest[type(value)]
-            if argument not in known or not (short or type(value) in (int, float, type(None))):
+            if argument not in known or not (short or type(value) in (bool, int, float, type(None))):
                 raise ModelFormatError(f"{name} takes no such argument: {shorten(argument)!r}.")
         return NamedNetwork(name, arguments)
 

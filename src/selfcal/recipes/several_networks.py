@@ -15,6 +15,7 @@ from selfcal.ensembles import (
     Candidate,
     ClassifierCandidate,
     CrossFit,
+    Discriminant,
     Ensemble,
     NetworkCandidate,
     SameRows,
@@ -107,6 +108,7 @@ DEFAULT_CANDIDATES = (
     "realmlp",
     "extra-trees",
     "boosting-additive",
+    "discriminant",
     "tabm",
     "waves",
     "linear",
@@ -122,9 +124,9 @@ def auto(*, folds: int = 5, repeats: int = 2, candidates: Sequence[Any] = DEFAUL
         repeats: Number of repetitions with different folds, for candidates that have a part in the pool and if time
             allows.
         candidates: What is trained: ``"boosting"``, ``"boosting-additive"``, ``"boosting-small"`` and
-            ``"extra-trees"``, trees by scikit-learn; kinds of network, one of `models.FOR_TABLES`; any classifier
-            with `fit` and `predict_proba`; or a `Candidate`. The most useful first: the last ones are not trained if
-            time runs out.
+            ``"extra-trees"``, trees by scikit-learn; ``"discriminant"``, discriminant analysis; kinds of network, one
+            of `models.FOR_TABLES`; any classifier with `fit` and `predict_proba`; or a `Candidate`. The most useful
+            first: the last ones are not trained if time runs out.
 
     Example:
         >>> [candidate.name for candidate in auto(candidates=["boosting", "linear"]).candidates]
@@ -145,11 +147,11 @@ def _candidate(given: Any) -> Candidate:
         return given
     if not isinstance(given, str):
         return ClassifierCandidate(given)
-    one_of("candidate", given, (*_TREES, *FOR_TABLES))
-    return _TREES[given]() if given in _TREES else NetworkCandidate(given, crossfit().networks[0].recipe)
+    one_of("candidate", given, (*_OTHERS, *FOR_TABLES))
+    return _OTHERS[given]() if given in _OTHERS else NetworkCandidate(given, crossfit().networks[0].recipe)
 
 
-_TREES: dict[str, Callable[[], Candidate]] = {
+_OTHERS: dict[str, Callable[[], Candidate]] = {
     "boosting": Boosting,
     "boosting-additive": lambda: Boosting(
         "boosting-additive", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0, additive=True
@@ -158,4 +160,5 @@ _TREES: dict[str, Callable[[], Candidate]] = {
         "boosting-small", leaves=8, learning_rate=0.1, max_features=0.5, l2=0.0
     ),
     "extra-trees": lambda: ClassifierCandidate(ExtraTreesClassifier(60), "extra-trees", max_rows=10_000),
+    "discriminant": Discriminant,
 }
