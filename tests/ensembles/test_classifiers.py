@@ -60,6 +60,31 @@ def test_trees_that_a_user_passes_are_stored(tmp_path):
     assert {record["network"] for record in again.selection_} == {"RandomForestClassifier", "linear"}
 
 
+class TestServedForests:
+    def test_a_pool_has_one_forest_with_some_trees_of_each_member(self, tmp_path):
+        candidates = [ExtraTreesClassifier(8), RandomForestClassifier(6)]
+        method = recipes.auto(folds=5, repeats=1, candidates=candidates)
+        model = SelfCalibratedClassifier(method, random_state=0).fit(X, Y)
+        assert [[forest.n_trees for forest in kind.members] for kind in model.module_.members] == [[20], [15]]
+        again = SelfCalibratedClassifier.load(model.save(tmp_path / "model"))
+        np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+    def test_a_forest_alone_has_all_trees(self):
+        method = recipes.auto(folds=3, repeats=1, candidates=[ExtraTreesClassifier(8)])
+        model = SelfCalibratedClassifier(method, random_state=0).fit(X, Y)
+        assert [member.n_trees for member in model.module_.members] == [8, 8, 8]
+
+    def test_few_members_are_not_repeated_and_others_stay(self):
+        forests = trained(ExtraTreesClassifier(4), members=[0, 1]).members
+        candidate = ClassifierCandidate(ExtraTreesClassifier(4))
+        assert [forest.n_trees for forest in candidate.served(forests)] == [8]
+        for others in (
+            trained(GaussianNB()).members,
+            trained(HistGradientBoostingClassifier(max_iter=3)).members,
+        ):
+            assert candidate.served(others) is others
+
+
 def test_another_classifier_predicts_but_is_not_stored(tmp_path):
     model = SelfCalibratedClassifier(recipes.auto(folds=3, candidates=[GaussianNB()]), random_state=0).fit(
         X, Y

@@ -94,10 +94,14 @@ class TestContract:
             log_loss(y[judged], model.out_of_fold_[judged])
             <= min(r["out_of_fold_log_loss"] for r in model.selection_) + 1e-9
         )
-        counted = sum(record["networks"] for record in model.selection_ if record["weight"])
         module = model.module_
-        kinds = module.members if isinstance(module, LogarithmicPool) else [module]
-        assert sum(len(kind.members) for kind in kinds) == counted
+        pooled = isinstance(module, LogarithmicPool)
+        kinds = module.members if pooled else [module]
+        assert [len(kind.members) for kind in kinds] == [
+            1 if pooled and record["network"] == "extra-trees" else record["networks"]  # one forest of all
+            for record in model.selection_
+            if record["weight"]
+        ]
 
     def test_validation_data_is_not_used(self, fitted, data, method):
         with pytest.warns(

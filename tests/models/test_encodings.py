@@ -166,3 +166,12 @@ def test_an_embedding_is_a_layer_for_each_column_on_its_encoding():
     expected = torch.cat([encoded[:, :3], *(block @ weight + bias for block, weight, bias in layers)], dim=1)
     torch.testing.assert_close(embedding(x), expected)
     assert expected.shape[1] == embedding.n_outputs
+
+
+@pytest.mark.parametrize("columns", [[0, 2], [], [2, 1, 0]])
+def test_piecewise_embedding_predicts_as_it_is_trained(columns):
+    x = torch.randn(50, 3)
+    layer = PiecewiseEmbedding(3, columns).fit(x)
+    expected = layer(x).detach()
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-6)

@@ -33,6 +33,14 @@ class TestRobustScaling:
         assert (scaled.diff(dim=0) > 0).all()
 
 
+@pytest.mark.parametrize("columns", [[0, 2], [], [2, 1, 0]])
+def test_periodic_embedding_predicts_as_it_is_trained(columns):
+    layer, x = PeriodicEmbedding(3, columns), torch.randn(7, 3)
+    expected = layer(x).detach()
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-6)
+
+
 def test_periodic_embedding_against_numpy():
     torch.manual_seed(0)
     layer, x = PeriodicEmbedding(3, [0, 2]), torch.randn(5, 3)

@@ -301,6 +301,48 @@ def test_copies_and_members_of_ensembles():
     torch.testing.assert_close(EnsembleModule(made)(x).softmax(dim=1), mean, rtol=0, atol=1e-5)
 
 
+class TestMergedForests:
+    @pytest.fixture
+    def fitted(self):
+        """Forests of different size and depth, each fitted on other rows."""
+        models = [
+            ExtraTreesClassifier(9, random_state=0),
+            RandomForestClassifier(7, max_depth=3, random_state=1),
+        ]
+        tables = [COLUMNS(encoded(seed)).nan_to_num(-1).numpy() for seed in (0, 1)]
+        return [
+            model.fit(table, labels(encoded(seed), 3))
+            for seed, (model, table) in enumerate(zip(models, tables, strict=True))
+        ]
+
+    def test_the_mean_of_the_first_trees(self, fitted):
+        columns = TreeColumns(COLUMNS.n_columns)
+        x = COLUMNS(encoded(2)).nan_to_num(-1)
+        merged = Trees.merged([Trees.of(model, columns, 3) for model in fitted], 5)
+        first = [tree for model in fitted for tree in model.estimators_[:5]]
+        expected = np.mean([tree.predict_proba(x.numpy()) for tree in first], axis=0)
+        assert merged.n_trees == 10
+        np.testing.assert_allclose(merged(x).softmax(dim=1), expected, rtol=0, atol=1e-5)
+        again = Trees.from_spec(merged.spec(), Builder(COLUMNS.n_columns, 3))
+        again.load_state_dict(merged.state_dict())
+        assert torch.equal(again(x), merged(x))
+
+    def test_all_trees_of_one_forest(self, fitted):
+        trees = Trees.of(fitted[0], TreeColumns(COLUMNS.n_columns), 3)
+        merged = Trees.merged([trees], 9)
+        assert all(
+            torch.equal(value, trees.state_dict()[name]) for name, value in merged.state_dict().items()
+        )
+
+    def test_other_classes_and_boosting_are_refused(self, fitted):
+        x = encoded(0)
+        columns = TreeColumns(COLUMNS.n_columns)
+        few = ExtraTreesClassifier(9).fit(COLUMNS(x).nan_to_num(-1).numpy(), labels(x, 2))
+        for other in (few, boosting().fit(COLUMNS(x).numpy(), labels(x, 3))):
+            with pytest.raises(ConfigError, match="the same classes"):
+                Trees.merged([Trees.of(fitted[0], columns, 3), Trees.of(other, columns, 3)], 5)
+
+
 def test_a_copy_with_other_arrays_uses_them():
     x = encoded(0)
     model = boosting().fit(COLUMNS(x).numpy(), labels(x, 2))

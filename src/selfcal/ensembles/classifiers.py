@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ MIN_PROBABILITY = 1e-6
 """A class that a classifier excludes has this probability: a pool of logarithms needs one above zero."""
 ROW_SECONDS = 1.5e-6
 """The time that each row takes for each tree of a forest on one core of a usual machine."""
+
+SERVED_TREES = 2.5
+"""Trees of a forest in a pool, in multiples of those of one member: the others would take most of its time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,14 @@ class ClassifierCandidate(Candidate):
     def trainer(self, rows: Rows, splits: Sequence[Split], settings: MemberSettings) -> ClassifierTrainer:
         """Fits copies of the classifier one after the other."""
         return ClassifierTrainer(self, rows, splits, settings)
+
+    def served(self, members: Sequence[nn.Module]) -> Sequence[nn.Module]:
+        """One forest with some trees of each member, if they are forests; otherwise the members."""
+        forests = [member for member in members if isinstance(member, Trees) and member.averaged]
+        if len(forests) < len(members) or len({tuple(forest.outputs) for forest in forests}) > 1:
+            return members
+        n_trees = forests[0].n_trees
+        return [Trees.merged(forests, min(n_trees, math.ceil(SERVED_TREES * n_trees / len(forests))))]
 
 
 class ClassifierTrainer:

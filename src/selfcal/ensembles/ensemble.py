@@ -12,6 +12,8 @@ from selfcal.errors import ConfigError
 from selfcal.training.recipe import Recipe
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from selfcal.ensembles.pooling import Trainer
     from selfcal.ensembles.settings import MemberSettings
     from selfcal.ensembles.training import Rows
@@ -31,6 +33,10 @@ class Candidate(ABC):
     @abstractmethod
     def trainer(self, rows: Rows, splits: Sequence[Split], settings: MemberSettings) -> Trainer:
         """Prepare the training of one member for each split."""
+
+    def served(self, members: Sequence[nn.Module]) -> Sequence[nn.Module]:
+        """What predicts new rows as a part of a pool, with the mean of its probabilities; by default the members."""
+        return members
 
 
 @dataclass(frozen=True)

@@ -214,16 +214,15 @@ def _rank(state: State) -> tuple[float, int, float]:
 
 def _module(chosen: Sequence[State]) -> nn.Module:
     """The pool of the chosen candidates, or the only one."""
-    alone = len(chosen) == 1
-    kinds = [
-        EnsembleModule(
-            state.members,
-            temperatures=[state.temperature] * state.n_members,
-            temperature=1 / state.weight if alone else 1.0,
-        )
-        for state in chosen
-    ]
-    return kinds[0] if alone else LogarithmicPool(kinds, [state.weight for state in chosen])
+    if len(chosen) == 1:
+        return _mean(chosen[0].members, chosen[0].temperature, 1 / chosen[0].weight)
+    kinds = [_mean(state.trainer.candidate.served(state.members), state.temperature) for state in chosen]
+    return LogarithmicPool(kinds, [state.weight for state in chosen])
+
+
+def _mean(members: Sequence[nn.Module], of_each: float, of_mean: float = 1.0) -> EnsembleModule:
+    """The mean of members at one temperature, itself at another one."""
+    return EnsembleModule(members, temperatures=[of_each] * len(members), temperature=of_mean)
 
 
 def _out_of_fold(chosen: Sequence[State]) -> Float:

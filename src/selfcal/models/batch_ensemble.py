@@ -15,6 +15,9 @@ from torch.nn import functional as F
 from selfcal._support.checks import positive_int
 from selfcal._support.random_streams import Dropout
 
+FEW_CLASSES = 16
+"""Up to so many classes, a softmax is up to five times as fast with the rows last."""
+
 
 class BatchEnsembleLinear(nn.Module):
     """A linear layer for each member, all with one weight matrix: ``((x * r_i) Wᵀ) * s_i + b_i`` for member i.
@@ -120,7 +123,11 @@ class MeanOfMembers(nn.Module):
         """From (members, rows, classes) to (rows, members, classes) in training, otherwise to (rows, classes)."""
         if self.training:
             return logits.transpose(0, 1)
-        return logits.log_softmax(dim=2).logsumexp(dim=0) - math.log(len(logits))
+        if logits.shape[2] <= FEW_CLASSES:
+            log_probs = logits.mT.contiguous().log_softmax(dim=1).mT
+        else:
+            log_probs = logits.log_softmax(dim=2)
+        return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -67,6 +67,10 @@ class PiecewiseLinear(nn.Module):
         encoded = ((x[:, self.columns, None] - self.lower) / self.width).clamp(0, 1)
         return torch.cat([squashed(x), encoded.flatten(1)], dim=1)
 
+    def rows_last(self, x: Tensor) -> Tensor:
+        """The encoding alone, as (columns, bins, rows)."""
+        return ((x.T[self.columns, None] - self.lower[..., None]) / self.width[..., None]).clamp_(0, 1)
+
     def extra_repr(self) -> str:
         return f"columns={self.columns}, n_bins={self.n_bins}"
 
@@ -108,10 +112,13 @@ class PiecewiseEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the squashed columns, followed by the embedding."""
-        squashed, encoded = self.bins(x).tensor_split([x.shape[1]], dim=1)
+        if torch.is_inference_mode_enabled():  # rows last, which is faster and rounds a little differently
+            embedded = torch.baddbmm(self.bias.mT, self.weight.mT, self.bins.rows_last(x))
+            return torch.cat([squashed(x.T), embedded.flatten(0, 1)]).T
+        numbers, encoded = self.bins(x).tensor_split([x.shape[1]], dim=1)
         encoded = encoded.unflatten(1, self.weight.shape[:2]).transpose(0, 1)
         embedded = torch.baddbmm(self.bias, encoded, self.weight)
-        return torch.cat([squashed, embedded.transpose(0, 1).flatten(1)], dim=1)
+        return torch.cat([numbers, embedded.transpose(0, 1).flatten(1)], dim=1)
 
     def extra_repr(self) -> str:
         return f"n_embedding={self.weight.shape[2]}"
@@ -227,3 +234,11 @@ class FourierFeatures(nn.Module):
 def squashed(x: Tensor) -> Tensor:
     """Nearly the identity around 0, and bounded by ±`SQUASH_LIMIT`."""
     return x / (1 + (x / SQUASH_LIMIT).square()).sqrt()
+
+
+def fast_cos_(x: Tensor) -> Tensor:
+    """The cosine in place, without a gradient; that of NumPy is about three times as fast as that of torch."""
+    if not x.is_cpu:
+        return x.cos_()
+    np.cos(x.numpy(), out=x.numpy())
+    return x

@@ -120,12 +120,14 @@ class Probabilities(nn.Module):
             return self._traced(leaf)
         n_trees, n_rows = leaf.shape
         leaf, row = leaf.flatten(), torch.arange(n_rows, device=leaf.device).repeat(n_trees)
-        size = self.size.index_select(0, leaf).long()
-        # the pairs of all leaves one after the other: the first of a leaf, and how far a pair is from it
-        first = self.start.index_select(0, leaf) - size.cumsum(dim=0) + size
-        pair = first.repeat_interleave(size)
-        pair += torch.arange(len(pair), device=leaf.device)
-        place = row.repeat_interleave(size) * self.n_outputs + self.output.index_select(0, pair)
+        pair = leaf
+        if self.width > 1:
+            size = self.size.index_select(0, leaf).long()
+            # the pairs of all leaves one after the other: the first of a leaf, and how far a pair is from it
+            first = self.start.index_select(0, leaf) - size.cumsum(dim=0) + size
+            pair, row = first.repeat_interleave(size), row.repeat_interleave(size)
+            pair += torch.arange(len(pair), device=leaf.device)
+        place = row * self.n_outputs + self.output.index_select(0, pair)
         sums = torch.zeros(n_rows * self.n_outputs, dtype=torch.float64, device=leaf.device)
         sums.index_add_(0, place, self.value.index_select(0, pair).double())
         return sums.view(n_rows, self.n_outputs)

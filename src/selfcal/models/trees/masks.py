@@ -23,8 +23,19 @@ WORD = 8
 """Bits of a mask that are worked on together; tests of 8 bits are twice as fast as of 16."""
 BLOCK_TREES, BLOCK_ROWS = 256, 256
 """Trees and rows that are worked on together: few calls, and arrays of one or two megabytes."""
-MANTISSA, BIAS = 52, 1023
-"""A number of double precision has so many bits after its exponent, which has this value for one."""
+
+
+class _Precision(NamedTuple):
+    """A floating-point type, an integer type of its size, the bits after its exponent, and the exponent of one."""
+
+    dtype: torch.dtype
+    integer: torch.dtype
+    mantissa: int
+    bias: int
+
+
+SINGLE = _Precision(torch.float32, torch.int32, 23, 127)
+DOUBLE = _Precision(torch.float64, torch.int64, 52, 1023)
 
 
 class Masks(nn.Module):
@@ -83,6 +94,7 @@ class Masks(nn.Module):
         n_leaves = size[:n_trees]
         width = int(n_leaves.max())
         self.n_words = -(-width // WORD)
+        self.precision = SINGLE if WORD * self.n_words <= SINGLE.mantissa + 1 else DOUBLE
         mask = self._words(((1 << size[child]) - 1) << bit[child])
         node, word = np.nonzero(mask)
         slot = _count_before(tree[~is_leaf][node] * self.n_words + word)
@@ -96,10 +108,11 @@ class Masks(nn.Module):
             "threshold": _filled(shape, place, self.ranks.threshold[node], HIGHEST)[..., None],
             "crossed_out": _filled(shape, place, mask[node, word], 0)[..., None],
             "every_leaf": self._words((1 << n_leaves) - 1)[..., None],
-            "first": width * np.arange(n_trees)[:, None] - BIAS,
+            "first": width * np.arange(n_trees)[:, None] - self.precision.bias,
             "value": table.ravel(),
         }.items():
             self.register_buffer(name, torch.from_numpy(np.ascontiguousarray(array)), persistent=False)
+        self.first = self.first.to(self.precision.integer)
 
     @staticmethod
     def suit(is_leaf: NDArray[np.bool_], n_trees: int, splits: Splits) -> bool:
@@ -118,13 +131,14 @@ class Masks(nn.Module):
         for start in range(0, len(self.first), n_trees):
             block = slice(start, start + n_trees)
             # the exponent of a number is that of its highest bit
-            leaf = self._masks(ranks, block).double().view(torch.int64).bitwise_right_shift_(MANTISSA)
+            masks = self._masks(ranks, block).view(self.precision.integer)
+            leaf = masks.bitwise_right_shift_(self.precision.mantissa)
             values = self.value.index_select(0, leaf.add_(self.first[block]).flatten())
             sums += values.view(len(leaf) // self.n_outputs, *sums.shape).sum(dim=0)
         return sums.T.double() * self.scale
 
     def _masks(self, ranks: Tensor, block: slice) -> Tensor:
-        """The bits that are not crossed out: (trees, rows)."""
+        """The bits that are not crossed out, as numbers: (trees, rows)."""
         source = self.source[:, block]
         tests = ranks.index_select(0, source.flatten()).view(*source.shape, ranks.shape[1])
         tests.gt_(self.threshold[:, block]).mul_(self.crossed_out[:, block])
@@ -132,7 +146,7 @@ class Masks(nn.Module):
         for further in tests[1:]:
             left_over |= further
         left_over ^= self.every_leaf[block]
-        masks = left_over[:, 0].int()
+        masks = left_over[:, 0].to(self.precision.dtype)
         for word in range(1, self.n_words):
             masks.add_(left_over[:, word], alpha=1 << WORD * word)
         return masks

@@ -16,6 +16,7 @@ from selfcal.models.spec import Builder, Wrapper
 from selfcal.models.trees.columns import TreeColumns
 from selfcal.models.trees.leaves import Probabilities, Scores
 from selfcal.models.trees.masks import BLOCK_ROWS, Masks
+from selfcal.models.trees.merging import first_trees
 from selfcal.models.trees.scikit_learn import read
 from selfcal.models.trees.steps import Splits, Steps
 from selfcal.tabular.features import FeatureGroups
@@ -152,11 +153,40 @@ class Trees(Wrapper, key="trees"):
         base[classes] = 0.0
         if fitted.baseline is not None:
             base[outputs] = fitted.baseline
-        arrays = fitted._asdict() | {"threshold": _rounded_down(fitted.threshold), "base": base}
-        for name, buffer in trees.named_buffers():
-            buffer.copy_(torch.from_numpy(arrays[name]))
-        trees._prepare()
+        trees._fill(fitted._asdict() | {"threshold": _rounded_down(fitted.threshold), "base": base})
         return trees
+
+    @classmethod
+    def merged(cls, forests: Sequence[Trees], n_trees: int) -> Self:
+        """One forest of the first trees of several forests, which have columns and outputs in common.
+
+        Args:
+            forests: The forests.
+            n_trees: Number of trees of each of them to take.
+        """
+        first = forests[0]
+        if not all(one.averaged and one.outputs == first.outputs for one in forests):
+            raise ConfigError("Only forests with probabilities of the same classes can be merged.")
+        nodes = first_trees([forest._arrays() for forest in forests], [f.n_trees for f in forests], n_trees)
+        trees = cls(
+            first.columns,
+            first.n_classes,
+            n_trees=n_trees * len(forests),
+            n_splits=len(nodes["column"]),
+            n_category_splits=0,
+            n_probabilities=len(nodes["value"]),
+            outputs=first.outputs,
+        )
+        trees._fill(nodes | {"level_right": first.level_right.numpy(), "base": first.base.numpy()})
+        return trees
+
+    def _fill(self, arrays: dict[str, Any]) -> None:
+        for name, buffer in self.named_buffers():
+            buffer.copy_(torch.from_numpy(arrays[name]))
+        self._prepare()
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {name: buffer.numpy(force=True) for name, buffer in self.named_buffers(recurse=False)}
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits of these rows."""
@@ -178,7 +208,7 @@ class Trees(Wrapper, key="trees"):
         """Check the arrays, which may come from an untrusted file, and derive what `forward` needs."""
         if self.value.is_meta:
             return
-        arrays = {name: buffer.numpy(force=True) for name, buffer in self.named_buffers(recurse=False)}
+        arrays = self._arrays()
         splits = Splits(*(arrays[name] for name in Splits._fields))
         nodes = arrays["is_leaf"], self.n_trees, splits
         self.steps, self.masks = Steps(*nodes, self.columns), None

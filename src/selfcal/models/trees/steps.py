@@ -70,6 +70,7 @@ class Steps(nn.Module):
     left: Tensor
     number: Tensor
     threshold: Tensor
+    threshold_key: Tensor
     leaf: Tensor
 
     def __init__(
@@ -94,6 +95,7 @@ class Steps(nn.Module):
         self._derive("left", left)
         self._derive("number", number)
         self._derive("threshold", threshold)
+        self._derive("threshold_key", _keys(torch.from_numpy(threshold)).numpy())
         self._derive("leaf", np.cumsum(is_leaf, dtype=np.int32) - 1)
         self.n_levels = splits.level_right.shape[1] - 1
         self.categories = np.unique(split_column).tolist()
@@ -112,21 +114,21 @@ class Steps(nn.Module):
             return self._traced(numbers)
         # flat arrays and 32-bit indices, since index_select is then several times faster than other ways of indexing
         n_rows, width = numbers.shape
+        keys = _keys(numbers).flatten()
         roots = torch.arange(self.n_trees, dtype=torch.int32, device=columns.device)
         starts = torch.arange(0, n_rows * width, width, dtype=torch.int32, device=columns.device)
-        nodes = self._after(
-            self.depth, roots.repeat_interleave(n_rows), numbers.flatten(), starts.repeat(self.n_trees)
-        )
+        nodes = self._after(self.depth, roots.repeat_interleave(n_rows), keys, starts.repeat(self.n_trees))
         return self.leaf.index_select(0, nodes).view(self.n_trees, n_rows)
 
-    def _after(self, n_steps: int, node: Tensor, numbers: Tensor, start: Tensor) -> Tensor:
-        """The nodes after so many steps, where `start` is the place of the first number of the row."""
+    def _after(self, n_steps: int, node: Tensor, keys: Tensor, start: Tensor) -> Tensor:
+        """The nodes after so many steps, where `start` is the place of the first key of the row."""
         for _ in range(min(n_steps, STEPS_TOGETHER)):
-            number = numbers.index_select(0, self.number.index_select(0, node).add_(start))
-            node = self.left.index_select(0, node).add_(number > self.threshold.index_select(0, node))
+            right = keys.index_select(0, self.number.index_select(0, node).add_(start))
+            right.gt_(self.threshold_key.index_select(0, node))
+            node = self.left.index_select(0, node).add_(right)
         if n_steps > STEPS_TOGETHER:
             inner = (self.left.index_select(0, node) != node).nonzero().view(-1)
-            further = node.index_select(0, inner), numbers, start.index_select(0, inner)
+            further = node.index_select(0, inner), keys, start.index_select(0, inner)
             node.index_copy_(0, inner, self._after(n_steps - STEPS_TOGETHER, *further))
         return node
 
@@ -150,3 +152,14 @@ class Steps(nn.Module):
             level = columns[:, column].nan_to_num(self.n_levels).clamp(0, self.n_levels).int()
             numbers.append(self.get_buffer(f"right_{column}").index_select(0, level))
         return torch.cat(numbers, dim=1)
+
+
+def _keys(numbers: Tensor) -> Tensor:
+    """Integers in the same order as these numbers of single precision; steps that have one type only are faster.
+
+    Example:
+        >>> _keys(torch.tensor([-torch.inf, -1.0, -0.0, 0.0, 1e-45, torch.inf])).diff() > 0
+        tensor([ True,  True, False,  True,  True])
+    """
+    bits = (numbers + 0.0).view(torch.int32)  # which makes -0.0 equal to 0.0
+    return bits ^ (bits >> 31 & 0x7FFFFFFF)
