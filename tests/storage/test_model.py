@@ -198,8 +198,9 @@ def two_layers(n_features, n_classes):
 class TestNetworks:
     @pytest.mark.parametrize("name", NETWORKS)
     def test_ours_are_made_again_from_name_and_arguments(self, name):
-        for_table = name in ("mlp", "realmlp", "tabm", "tabular")
-        settings = {"n_features": 7, "hidden": (5, 3)} if for_table else {"width": 2, "channels": 1}
+        for_table = name in ("discriminant", "mlp", "realmlp", "tabm", "tabular")
+        layers = {"quadratic": True} if name == "discriminant" else {"hidden": (5, 3)}
+        settings = {"n_features": 7} | layers if for_table else {"width": 2, "channels": 1}
         module = getattr(models, name)(n_classes=3, **settings)
         x = torch.rand(4, 7) if for_table else torch.rand(4, 1, 28, 28)
         module.train()(x)  # moves the running means of batch normalisation

@@ -112,7 +112,7 @@ class PiecewiseEmbedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the squashed columns, followed by the embedding."""
-        if torch.is_inference_mode_enabled():  # rows last, which is faster and rounds a little differently
+        if predicts(self):  # rows last, which is faster and rounds a little differently
             embedded = torch.baddbmm(self.bias.mT, self.weight.mT, self.bins.rows_last(x))
             return torch.cat([squashed(x.T), embedded.flatten(0, 1)]).T
         numbers, encoded = self.bins(x).tensor_split([x.shape[1]], dim=1)
@@ -234,6 +234,11 @@ class FourierFeatures(nn.Module):
 def squashed(x: Tensor) -> Tensor:
     """Nearly the identity around 0, and bounded by ±`SQUASH_LIMIT`."""
     return x / (1 + (x / SQUASH_LIMIT).square()).sqrt()
+
+
+def predicts(layer: nn.Module) -> bool:
+    """Whether a layer predicts: neither trained nor traced for another program, and without gradients."""
+    return not (layer.training or torch.is_grad_enabled() or torch.compiler.is_compiling())
 
 
 def fast_cos_(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from selfcal._support.checks import Float, Int
+from selfcal._support.random_streams import seeded
 from selfcal.models.layers import RobustScaling
 from selfcal.models.origin import remembered
 
@@ -134,7 +135,8 @@ class Moments:
                 self.mean / covariance if covariance.ndim == 1 else np.linalg.solve(covariance, self.mean.T).T
             )
             weights = slopes, bias - 0.5 * (slopes * self.mean).sum(axis=1)
-        network = discriminant(n_columns, n_classes, quadratic=quadratic)
+        with seeded(0):  # layers draw initial weights
+            network = discriminant(n_columns, n_classes, quadratic=quadratic)
         tensors = (*scaling.buffers(), *map(torch.from_numpy, (*weights, *[bias] * quadratic)))
         with torch.no_grad():
             for own, tensor in zip((*network.buffers(), *network.parameters()), tensors, strict=True):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfcal.models.encodings import fast_cos_, squashed
+from selfcal.models.encodings import fast_cos_, predicts, squashed
 from selfcal.training.problem import evaluating
 
 SCALE_STEP, SLOW_STEP = 6.0, 0.1
@@ -99,7 +99,7 @@ class PeriodicEmbedding(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the columns, followed by the embeddings."""
         frequency, phase = (2 * math.pi * SLOW_STEP) * self.frequency, SLOW_STEP * self.phase
-        if torch.is_inference_mode_enabled():  # rows last, which is faster and rounds a little differently
+        if predicts(self):  # rows last, which is faster and rounds a little differently
             periodic = fast_cos_(torch.addcmul(phase.mT, x.T[self.columns, None], frequency.mT))
             embedded = torch.baddbmm(self.bias.mT, self.weight.mT, periodic, beta=SLOW_STEP, alpha=SLOW_STEP)
             return torch.cat([x.T, embedded.flatten(0, 1)]).T

@@ -248,9 +248,8 @@ def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
         torch.cat([rows, rows.new_zeros(PREDICTION_ROWS - len(rows), *rows.shape[1:])])
         for rows in x.split(PREDICTION_ROWS)
     ]
-    with torch.inference_mode(), evaluating(module):
-        outputs = [module(block) for block in blocks]
-    return torch.cat(outputs)[: len(x)]  # outside, since tensors of inference mode cannot be used in training
+    with torch.no_grad(), evaluating(module):
+        return torch.cat([module(block) for block in blocks])[: len(x)]
 
 
 def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
