@@ -4,8 +4,8 @@ The text between ``<!-- begin: TITLE -->`` and ``<!-- end: TITLE -->`` in a page
 section of that title of `benchmarks/RESULTS.md`. Some titles ask for a RUN:
 
 - `reproduction of bo4sc`: the folder of a finished `selfcal reproduce` of that name, whose figures are copied too;
-- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined, and seeds from 100 on are
-  left out;
+- `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined, seeds from 100 on are
+  left out, and a section of which nothing was measured stays as it is;
 - `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run.
 """
 
@@ -60,7 +60,7 @@ def refresh(*runs: Path) -> None:
 
 
 def quality(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """The sections of the quality benchmark; its picture is drawn, too."""
+    """The sections of the quality benchmark, but for what was not measured; its picture is drawn, too."""
     from benchmarks._quality_board import is_reported
 
     from benchmarks import _quality_tables as tables
@@ -70,7 +70,7 @@ def quality(rows: list[dict[str, Any]]) -> dict[str, str]:
     if figure is not None:
         save_figure(figure, HERE / "figures" / tables.PICTURE)
         (HERE / "figures" / f"{tables.PICTURE}.svg").unlink()  # the pages show the other
-    return tables.sections(rows)
+    return {title: text for title, text in tables.sections(rows).items() if text != tables.NOTHING}
 
 
 if __name__ == "__main__":

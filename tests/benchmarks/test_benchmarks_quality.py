@@ -164,7 +164,9 @@ def test_seeds_for_development_and_for_reports_share_a_file_and_no_page(
     assert [row["seed"] for row in rows] == [0, 0, 100, 100]
     (tmp_path / "figures").mkdir()
     monkeypatch.setattr(refresh, "HERE", tmp_path)
-    assert refresh.quality(rows) == tables.sections(rows[:2])
+    found, expected = refresh.quality(rows), tables.sections(rows[:2])
+    assert found == {title: text for title, text in expected.items() if text != tables.NOTHING}
+    assert "Quality: wrong labels" in expected.keys() - found.keys()
 
 
 def test_a_run_goes_on_where_it_stood_and_tries_failures_again(tmp_path, monkeypatch, capsys, in_threads):

@@ -1,0 +1,187 @@
+"""The time that `auto` takes with one and two processes, and what it loses on a machine that is busy with other work.
+
+    python -m benchmarks.jobs --json runs/jobs.json --data FOLDER --results benchmarks/RESULTS.md
+
+FOLDER holds tables `tab_NAME.csv.gz` with the label in the last column. Every finished cell is kept in the JSON file:
+a run that was killed goes on where it stood. Run nothing else: the seconds are those of the clock, and the other
+work on a busy machine is one process for each core, which this benchmark starts and ends itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import _quality_sets as sets
+from benchmarks._quality_methods import probabilities
+from benchmarks._timing import write_section
+from selfcal import SelfCalibratedClassifier, metrics
+from selfcal._support.locks import locked
+from selfcal._support.parallel import Results, Row, Unit, run_all_units
+from selfcal.errors import TimeBudgetWarning
+
+TITLE, KEY = "Processes", ("set", "case", "seed")
+CORES, BUDGET = 2, 60.0
+ONE, TWO, BUSY = "one", "two", "busy"
+MOST_SECONDS, LEAST_SPEED_UP, MOST_LOSS = 40.0, 1.6, 0.01
+"""The median of `TWO` on tables of 5,000 rows, the ratio of `ONE` to it, and how much worse `BUSY` may be."""
+
+
+def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
+    """Train `auto` on one table in one case; a failure is a row that says so."""
+    name, case, seed = unit
+    row: Row = dict(zip(KEY, unit, strict=True)) | {"failed": None}
+    try:
+        task = sets.load(name, seed, 0.0, folder, scale)
+        model = SelfCalibratedClassifier(
+            "auto",
+            time_budget=BUDGET,
+            n_jobs=1 if case == ONE else CORES,
+            random_state=seed,
+            standardize=False,
+            verbose=False,
+        )
+        with other_work(CORES if case == BUSY else 0), warnings.catch_warnings():
+            warnings.simplefilter("ignore", TimeBudgetWarning)
+            started = time.perf_counter()
+            model.fit(task.X, task.y, feature_groups=task.groups)
+            seconds = time.perf_counter() - started
+        probs = probabilities(model, task.X_test, task.n_classes)
+        return [
+            row
+            | {
+                "seconds": seconds,
+                "log_loss": metrics.log_loss(task.y_test, probs),
+                "probabilities": hashlib.sha256(probs.tobytes()).hexdigest(),
+                "cut": any(
+                    one["networks"] < one["planned"] or one["out_of_time"] for one in model.selection_
+                ),
+            }
+        ]
+    except Exception as error:
+        return [row | {"failed": f"{type(error).__name__}: {error}"}]
+
+
+@contextmanager
+def other_work(n_processes: int) -> Iterator[None]:
+    """A context in which so many other processes compute without a pause."""
+    context = multiprocessing.get_context("spawn")
+    others = [context.Process(target=_compute, daemon=True) for _ in range(n_processes)]
+    for other in others:
+        other.start()
+    if others:
+        time.sleep(1.0)  # until they have started
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.join()
+
+
+def _compute() -> None:
+    while True:
+        sum(range(10_000))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table of all cases, and whether the targets are met."""
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row["failed"] is None:
+            found.setdefault(row["set"], {})[row["case"]] = row
+    lines = [
+        f"`auto` with a budget of {BUDGET:.0f} s. *Busy*: {CORES} processes beside {CORES} of other work.",
+        "",
+        "| table | one process, s | two, s | ratio | same bits | busy, s | log loss, two | busy | ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, of in found.items():
+        one, two, busy = (of.get(case) for case in (ONE, TWO, BUSY))
+        cells = [name, *(f"{row['seconds']:.1f}" if row else "" for row in (one, two))]
+        cells.append(f"{one['seconds'] / two['seconds']:.2f}x" if one and two else "")
+        cells.append(
+            ("yes" if one["probabilities"] == two["probabilities"] else "**no**") if one and two else ""
+        )
+        cells += [f"{busy['seconds']:.1f}" if busy else "", f"{two['log_loss']:.4f}" if two else ""]
+        cells += [f"{busy['log_loss']:.4f}" if busy else ""]
+        cells += [f"{busy['log_loss'] / two['log_loss']:.4f}" if busy and two else ""]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *_verdicts(found)]
+    lines += [
+        f"- {row['set']}, {row['case']} failed: `{row['failed']}`."
+        for row in rows
+        if row["failed"] is not None
+    ]
+    return "\n".join(lines)
+
+
+def _verdicts(found: dict[str, dict[str, Row]]) -> Iterator[str]:
+    def verdict(met: bool) -> str:
+        return "met" if met else "**missed**"
+
+    if seconds := [of[TWO]["seconds"] for of in found.values() if TWO in of]:
+        median = float(np.median(seconds))
+        yield (
+            f"- Median of {len(seconds)} tables with two processes: {median:.0f} s, at most {MOST_SECONDS:.0f} "
+            f"wanted; {verdict(median <= MOST_SECONDS)}."
+        )
+    if both := [of for of in found.values() if {ONE, TWO} <= of.keys()]:
+        speed_up = sum(of[ONE]["seconds"] for of in both) / sum(of[TWO]["seconds"] for of in both)
+        yield (
+            f"- Two processes are {speed_up:.2f} times as fast as one on the sum of {len(both)} tables, "
+            f"{LEAST_SPEED_UP} wanted; {verdict(speed_up >= LEAST_SPEED_UP)}."
+        )
+        whole = [of for of in both if not (of[ONE]["cut"] or of[TWO]["cut"])]
+        same = sum(of[ONE]["probabilities"] == of[TWO]["probabilities"] for of in whole)
+        yield (
+            f"- Their probabilities are the same bits on {same} of {len(whole)} tables where the budget cut nothing "
+            f"short; {verdict(same == len(whole))}."
+        )
+    if loaded := [of for of in found.values() if {TWO, BUSY} <= of.keys()]:
+        loss = float(np.mean([np.log(of[BUSY]["log_loss"] / of[TWO]["log_loss"]) for of in loaded]))
+        yield (
+            f"- On a busy machine the log loss is {100 * loss:+.2f}% on the mean of {len(loaded)} tables, at most "
+            f"{100 * MOST_LOSS:+.0f}% wanted; {verdict(loss <= MOST_LOSS)}."
+        )
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, required=True, help="keeps what is finished")
+    parser.add_argument("--data", type=Path, required=True, help="folder with the tables")
+    parser.add_argument("--sets", nargs="+", help="names of tables; all by default")
+    parser.add_argument("--cases", nargs="+", choices=(ONE, TWO, BUSY), default=(ONE, TWO, BUSY))
+    parser.add_argument("--seed", type=int, default=0, help="0 for reports; 100 and up for development")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of all rows, to try things out")
+    parser.add_argument(
+        "--results", type=Path, help="also write the table as a section of this Markdown file"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    asked = options().parse_args(arguments)
+    tables = [name for name in sets.sets_in(asked.data) if sets.kind_of(name) == "table"]
+    kept = Results(asked.json, {"experiment": "processes", "budget": BUDGET, "scale": asked.scale})
+    units = [(name, case, asked.seed) for name in asked.sets or tables for case in asked.cases]
+    with locked(asked.json.with_name(f".{asked.json.name}.lock")):
+        train = partial(work, asked.data, asked.scale)
+        rows = run_all_units(train, units, kept, jobs=1, title=TITLE, key=KEY)
+    print(text := markdown(rows))
+    write_section(asked.results, TITLE, text)
+
+
+if __name__ == "__main__":
+    main()

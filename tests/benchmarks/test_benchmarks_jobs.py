@@ -1,0 +1,64 @@
+"""The benchmark of processes, with small tables and without other work that lasts."""
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import active_children
+
+import numpy as np
+import polars as pl
+import pytest
+
+from benchmarks import jobs
+from selfcal import SelfCalibratedClassifier, recipes
+from selfcal._support import parallel
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, 200)
+    table = pl.DataFrame({"a": label + rng.normal(size=200), "target": label})
+    (tmp_path / "tab_tiny.csv.gz").write_bytes(gzip.compress(table.write_csv().encode()))
+    return tmp_path
+
+
+def test_every_case_is_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys):
+    fitted = []
+
+    def quick(method, **settings):
+        fitted.append(settings["n_jobs"])
+        small = recipes.auto(candidates=["linear"], folds=2, repeats=1)
+        return SelfCalibratedClassifier(small, max_epochs=2, **settings | {"n_jobs": 1})
+
+    monkeypatch.setattr(parallel, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(jobs, "SelfCalibratedClassifier", quick)
+    ask = ["--json", str(tmp_path / "jobs.json"), "--data", str(folder), "--results", str(tmp_path / "R.md")]
+    jobs.main(ask)
+    rows = json.loads((tmp_path / "jobs.json").read_text())["rows"]
+    assert [row["failed"] for row in rows] == [None] * 3
+    assert fitted == [1, jobs.CORES, jobs.CORES]
+    shown = capsys.readouterr().out
+    assert "| tiny |" in shown
+    assert "same bits on 1 of 1 tables" in shown
+    assert (tmp_path / "R.md").read_text().startswith("# Processes")
+    jobs.main(ask)
+    assert len(fitted) == 3  # nothing is run twice
+
+
+def test_other_work_ends():
+    with jobs.other_work(1):
+        assert len(active_children()) == 1
+    assert not active_children()
+
+
+def test_targets_that_are_missed_say_so():
+    def row(case, seconds, log_loss, bits="a"):
+        cell = {"set": "t", "case": case, "seed": 0, "failed": None, "cut": False}
+        return cell | {"seconds": seconds, "log_loss": log_loss, "probabilities": bits}
+
+    text = jobs.markdown([row("one", 50.0, 0.5), row("two", 45.0, 0.5, "b"), row("busy", 60.0, 0.51)])
+    assert text.count("**missed**") == 4
+    good = jobs.markdown([row("one", 50.0, 0.5), row("two", 25.0, 0.5), row("busy", 60.0, 0.501)])
+    assert "**missed**" not in good
+    assert "failed: `no`" in jobs.markdown([row("one", 1.0, 1.0) | {"failed": "no"}])
