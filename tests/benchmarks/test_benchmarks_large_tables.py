@@ -85,6 +85,9 @@ def test_both_cores_are_asked_for(monkeypatch):
     monkeypatch.setattr(large_tables, "SelfCalibratedClassifier", Classifier)
     large_tables.fit("auto-60", task, 5)
     assert (asked["n_jobs"], asked["time_budget"], asked["random_state"]) == (2, 60, 5)
+    assert asked["n_networks"] is None
+    large_tables.fit("auto-one", task, 5)
+    assert (asked["n_networks"], asked["time_budget"]) == (1, 60)
 
 
 def test_ratios_and_verdicts_follow_the_numbers():
