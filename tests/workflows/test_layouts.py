@@ -86,6 +86,11 @@ UNDERSTOOD = {
         {},
         [[0.2, 0.8], [0.9, 0.1]],
     ),
+    "y_pred that is always 0": (
+        rows("y,y_pred,y_prob", "0,0,.1", "0,0,.2"),
+        {},
+        [[0.9, 0.1], [0.8, 0.2]],
+    ),
     "y_prob in percent": (
         rows("y,y_pred,y_prob", "0,0,10", "1,1,80", "0,0,40"),
         {"scale": "percent"},
@@ -227,6 +232,22 @@ REFUSED = {
         rows("y,y_pred,y_prob", "0,False,.1", "1,True,.8"),
         {},
         "must name the same classes; got '0', '1' and 'False', 'True'",
+    ),
+    "one class and less than one half": (
+        rows("y,pred,prob", "a,a,.1", "a,a,.2"),
+        {},
+        "at least 1/2 .* name that class with --positive",
+    ),
+    "no predicted class": (rows("y,pred,conf", "a,a,.9", "b,,.2"), {}, "at least 1/2 .* name that class"),
+    "the right target in another column": (
+        rows("y,correct,conf", "a,1,.9", "b,0,.2"),
+        {},
+        "use --target correct --correct",
+    ),
+    "infinite logits": (
+        rows("y,p_a,p_b", "a,3,0", "b,-inf,1"),
+        {"logits": True},
+        "Column 'p_a' must hold finite logits; row 2 is -inf",
     ),
     "neither right nor wrong": (rows("y,conf", "1,.9", "maybe,.3"), {"correct": True}, "row 2 is 'maybe'"),
 }

@@ -41,6 +41,8 @@ def evaluate(
       selfcal evaluate predictions.csv --target diagnosis
 
       selfcal evaluate theirs.parquet --target y --prob-prefix p_ --report theirs.html
+
+      selfcal evaluate theirs.csv --target y --positive yes --confidence-column score
     """
     from selfcal.commands._scores import ranges_text, scores_text, verdict_text
     from selfcal.reporting._names import counted

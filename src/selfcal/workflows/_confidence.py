@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from selfcal._support.checks import Float, such
 
@@ -34,9 +33,9 @@ def confidence_error(
     column: str, values: Float, chosen: pl.Series, labels: pl.Series, classes: Sequence[str]
 ) -> str | None:
     """Why the values cannot be confidences in the predicted classes, and what to do; None if they can."""
-    k = len(classes)
+    k = max(2, len(classes))
     below = values < 1 / k - ROUNDING
-    if k < 2 or not below.any():
+    if not below.any():
         return None
     row = int(below.argmax())
     return (
@@ -48,19 +47,19 @@ def confidence_error(
 
 def _remedy(column: str, values: Float, chosen: pl.Series, labels: pl.Series, classes: Sequence[str]) -> str:
     if len(classes) == 2:
-        with_second = _correlation(values, (chosen == classes[1]).to_numpy())
+        with_second = _correlation(values, chosen == classes[1])
         if abs(with_second) > CLEAR_CORRELATION:
             one = classes[1] if with_second > 0 else classes[0]
             return f"It looks like P(class {one}): use --positive {one}."
-    if _correlation(values, (chosen == labels).to_numpy()) < 0:
+    if _correlation(values, chosen == labels) < 0:
         return (
             f"It is lower where the prediction is right, like an uncertainty: replace it by 1 - {column}, or name "
             "the column of the confidence with --confidence-column."
         )
-    if len(classes) == 2:
+    if len(classes) <= 2:
         return (
-            "If it is the probability of one class, name that class with --positive; if there are more classes "
-            "than these two, name all with --classes."
+            "If it is the probability of one class, name that class with --positive; if there are more than two "
+            "classes, name all with --classes."
         )
     return (
         "If it is the probability of one fixed class or of the true class, use a column for each class "
@@ -68,8 +67,9 @@ def _remedy(column: str, values: Float, chosen: pl.Series, labels: pl.Series, cl
     )
 
 
-def _correlation(values: Float, event: NDArray[np.bool_]) -> float:
+def _correlation(values: Float, event: pl.Series) -> float:
     """The correlation of values with an event; 0 if either is constant."""
-    if values.std() == 0 or event.all() or not event.any():
+    happened = event.fill_null(value=False).to_numpy()
+    if np.ptp(values) == 0 or happened.all() or not happened.any():
         return 0.0
-    return float(np.corrcoef(values, event)[0, 1])
+    return float(np.corrcoef(values, happened)[0, 1])

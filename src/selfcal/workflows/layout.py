@@ -130,8 +130,7 @@ class Layout:
 
     def _of_all_classes(self, values: Float) -> Float:
         if self.unit == "logits":
-            if not np.isfinite(values).all():
-                raise DataError(f"Columns {listed(self.columns, 5)} must hold finite logits.")
+            self._check_finite(values)
             return np.asarray(softmax(values, axis=1))
         total = values.sum(axis=1, keepdims=True)
         if self.unit == "percentages":
@@ -151,6 +150,7 @@ class Layout:
 
     def _of_one_class(self, values: Float, name: str) -> Float:
         if self.unit == "logits":
+            self._check_finite(values[:, None])
             return np.asarray(expit(values))
         p = values / 100 if self.unit == "percentages" else values
         tolerance = checks.ROW_SUM_TOLERANCE
@@ -164,6 +164,15 @@ class Layout:
                 "pass --logits and --positive CLASS."
             )
         return np.clip(p, 0.0, 1.0)
+
+    def _check_finite(self, values: Float) -> None:
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            row, code = np.argwhere(wrong)[0]
+            raise DataError(
+                f"Column {self.columns[code]!r} must hold finite logits; row {row + 1} is {values[row, code]:g}. "
+                "Correct the cells, or drop their rows."
+            )
 
     def _compare_with_choice(self, part: pl.DataFrame, p: Float) -> None:
         if not self.columns or not self.choice or self.choice not in part.columns:
@@ -345,6 +354,8 @@ class _Search:
                 return self.correct(sure)
             raise self.nothing_found(sure)
         seen = set(self.labels) | set(_classes_in(self.table, column_named(self.table, chosen)))
+        if len(seen) == 1:
+            seen |= {_OPPOSITES[one] for one in seen if one in _OPPOSITES}
         layout = self._with_unit(
             Layout(
                 self.target,
@@ -361,7 +372,10 @@ class _Search:
     def nothing_found(self, alone: str | None = None) -> DataError:
         """The error that asks for the names of the columns."""
         got = f"got {listed(self.others, 20)}"
-        if alone is not None and len(self.labels) <= 2:
+        told = next((name for name in self.others if name.lower() in CORRECT), None)
+        if alone is not None and told is not None:
+            remedy = f"If {told!r} tells whether the prediction is right, use --target {told} --correct."
+        elif alone is not None and len(self.labels) <= 2:
             positive = self.labels[-1] if self.labels else "CLASS"
             remedy = (
                 f"If {alone!r} is the probability of class {positive!r}, use --positive {positive}; if not, name the "
