@@ -135,7 +135,7 @@ def test_calibrate_warns_before_it_makes_predictions_worse(tmp_path):
     said = succeed(*args, tmp_path / "o.csv")
     assert re.search(
         r"^warning: The calibrated predictions are not better: in cross-validation their log loss is \d\.\d{4}, and "
-        r"\d\.\d{4} as they are\. Keep the predictions",
+        r"\d\.\d{4} as they are\. The output may be worse",
         said.stderr,
         re.M,
     )

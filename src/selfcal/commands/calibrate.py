@@ -67,7 +67,7 @@ def calibrate(
     if worse:
         warn(
             f"The calibrated predictions are not better: in cross-validation their log loss is {gain.a:.4f}, and "
-            f"{gain.b:.4f} as they are. Keep the predictions as they are, or try another calibrator."
+            f"{gain.b:.4f} as they are. The output may be worse than the input."
         )
     if apply is None:
         note("The calibrator is applied to the rows it was fitted on; evaluate it on other rows (--apply).")
@@ -99,7 +99,7 @@ def calibrate(
         shown = ", ".join(f"{short_name(name)} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
     say(_change(gain), err=out == "-")
-    if gain.difference.high >= 0 and not worse:
+    if gain.difference.high >= 0:
         say(
             "No significant gain: keep the predictions as they are, or try another calibrator.",
             err=out == "-",
