@@ -1,5 +1,5 @@
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import pytest
@@ -7,8 +7,11 @@ import typer
 from typer.testing import CliRunner
 
 from selfcal.commands._options import PredictionOptions, TableOptions, grouped
+from selfcal.commands.calibrate import calibrate
 from selfcal.commands.compare import compare, tune
+from selfcal.commands.evaluate import evaluate
 from selfcal.commands.fit import fit
+from selfcal.commands.report import report
 from selfcal.errors import ConfigError
 
 
@@ -42,6 +45,12 @@ def test_commands_that_train_have_the_same_options_of_tables():
         for of in (inspect.signature(command).parameters for command in (fit, compare, tune))
     ]
     assert options[0] == options[1] == options[2]
+
+
+def test_commands_that_read_predictions_have_the_same_options_of_layouts():
+    names = [one.name for one in fields(PredictionOptions)]
+    for command in (evaluate, calibrate, report):
+        assert [name for name in inspect.signature(command).parameters if name in names] == names
 
 
 def test_words_are_read_when_the_command_runs():

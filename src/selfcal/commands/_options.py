@@ -125,29 +125,57 @@ class TableOptions:
         }
 
 
-ProbPrefix = Annotated[
-    str | None,
-    typer.Option(help="The prefix of the columns of probabilities, before the class, such as prob_."),
-]
-
-
 @dataclass(frozen=True)
 class PredictionOptions:
-    """The columns of a table that hold the predictions."""
+    """The columns of a table that hold the predictions, and what is in them."""
 
-    prob_prefix: ProbPrefix = None
+    prob_prefix: Annotated[
+        str | None,
+        typer.Option(help="The prefix of the columns of probabilities, before the class, such as prob_."),
+    ] = None
     columns: Annotated[
         str | None,
         typer.Option(help="The columns of probabilities, separated by commas, if not named after classes."),
     ] = None
+    classes: Annotated[
+        str | None, typer.Option(help="The classes, separated by commas, in the order of --columns.")
+    ] = None
+    positive: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="The class, of two, whose probability the only column holds."),
+    ] = None
     class_column: Annotated[str | None, typer.Option(help="The column with the predicted class.")] = None
-    confidence_column: Annotated[str | None, typer.Option(help="The column with its confidence.")] = None
+    confidence_column: Annotated[
+        str | None,
+        typer.Option(help="The column with its confidence, or with --positive, with the probability."),
+    ] = None
+    correct: Annotated[
+        bool,
+        typer.Option(
+            "--correct",
+            metavar="",
+            help="The target tells whether the prediction is right: 1 or 0, true or false.",
+        ),
+    ] = False
+    logits: Annotated[bool, typer.Option("--logits", metavar="", help="The columns hold logits.")] = False
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            help="fraction (0 to 1) or percent (0 to 100). Default: detected from the sums of the rows."
+        ),
+    ] = None
+    drop_unlabelled: DropUnlabelled = False
 
     def layout(self) -> dict[str, Any]:
         """Arguments of `find_layout`."""
         return {
             "prefix": self.prob_prefix,
             "columns": None if self.columns is None else words("--columns", self.columns),
+            "classes": None if self.classes is None else words("--classes", self.classes),
+            "positive": self.positive,
             "choice": self.class_column,
             "confidence": self.confidence_column,
+            "correct": self.correct,
+            "logits": self.logits,
+            "scale": self.scale,
         }

@@ -55,6 +55,11 @@ def note(*notes: str) -> None:
         say(f"note: {text}", err=True)
 
 
+def warn(text: str) -> None:
+    """Print a warning to standard error: the result may not be what the user wants."""
+    say(f"warning: {text}", err=True)
+
+
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
     """A context in which each warning of the library is printed once, as a one-line note."""

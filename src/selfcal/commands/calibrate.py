@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selfcal.commands._options import DropUnlabelled, PredictionOptions, Target, TextOptions, grouped
+from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
-from selfcal.commands._shared import AsJson, note, print_json, say
+from selfcal.commands._shared import AsJson, note, print_json, say, warn
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def calibrate(
         str | None, typer.Option(help="Predictions to recalibrate. Default: those it is fitted on.")
     ] = None,
     where: PredictionOptions,
-    drop_unlabelled: DropUnlabelled = False,
     text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +61,14 @@ def calibrate(
     table = read_table(predictions, **reading)
     layout = find_layout(table, target, **where.layout())
     note(layout.text)
-    recalibration = Recalibration(layout, calibrator).fit(table, drop_unlabelled=drop_unlabelled)
+    recalibration = Recalibration(layout, calibrator).fit(table, drop_unlabelled=where.drop_unlabelled)
+    gain = recalibration.gain
+    worse = not gain.difference.value < 0
+    if worse:
+        warn(
+            f"The calibrated predictions are not better: in cross-validation their log loss is {gain.a:.4f}, and "
+            f"{gain.b:.4f} as they are. The output may be worse than the input."
+        )
     if apply is None:
         note("The calibrator is applied to the rows it was fitted on; evaluate it on other rows (--apply).")
         parts = iter([table])
@@ -73,12 +79,13 @@ def calibrate(
     rows = write_batches(_applied(recalibration, parts), out)
     scores = {"before": recalibration.before.scores(), "after": recalibration.after.scores()}
     if as_json:
-        gain = recalibration.gain
         print_json(
             {
                 "calibrator": calibrator,
                 "rows": rows,
                 "out": out,
+                "notes": [layout.text],
+                "better": not worse,
                 **scores,
                 "log_loss_difference": {
                     "value": gain.difference.value,
@@ -91,8 +98,8 @@ def calibrate(
     for when, of_rows in scores.items():
         shown = ", ".join(f"{short_name(name)} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
-    say(_change(recalibration.gain), err=out == "-")
-    if recalibration.gain.difference.high >= 0:
+    say(_change(gain), err=out == "-")
+    if gain.difference.high >= 0:
         say(
             "No significant gain: keep the predictions as they are, or try another calibrator.",
             err=out == "-",

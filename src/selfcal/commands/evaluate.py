@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from selfcal.commands._options import DropUnlabelled, PredictionOptions, Target, TextOptions, grouped
+from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say
 from selfcal.errors import ConfigError
@@ -29,7 +29,6 @@ def evaluate(
     ] = None,
     force: Force = False,
     bins: Annotated[int, typer.Option(min=1, help="Number of bins of the calibration error.")] = 15,
-    drop_unlabelled: DropUnlabelled = False,
     text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -42,6 +41,8 @@ def evaluate(
       selfcal evaluate predictions.csv --target diagnosis
 
       selfcal evaluate theirs.parquet --target y --prob-prefix p_ --report theirs.html
+
+      selfcal evaluate theirs.csv --target y --positive yes --confidence-column score
     """
     from selfcal.commands._scores import ranges_text, scores_text, verdict_text
     from selfcal.reporting._names import counted
@@ -52,7 +53,9 @@ def evaluate(
     if report is not None:
         check_page("--report", report, inputs=[predictions], force=force)
     with read_showing("Evaluating", predictions, **text.reading()) as parts:
-        judge = judge_parts(parts, target, **where.layout(), drop_unlabelled=drop_unlabelled, n_bins=bins)
+        judge = judge_parts(
+            parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled, n_bins=bins
+        )
     judged = judge.result(settings={"file": predictions})
     notes = [judge.layout.text]
     if judge.unlabelled:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from selfcal.commands._options import DropUnlabelled, ProbPrefix, Target, TextOptions, grouped
+from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page
-from selfcal.commands._shared import AsJson, print_json, say, stem
+from selfcal.commands._shared import AsJson, note, print_json, say, stem
 from selfcal.errors import ConfigError
 
 
@@ -25,8 +25,7 @@ def report(
     title: Annotated[
         str, typer.Option(help="The heading of the page.")
     ] = "How far can these predictions be trusted?",
-    prob_prefix: ProbPrefix = None,
-    drop_unlabelled: DropUnlabelled = False,
+    where: PredictionOptions,
     text: TextOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -46,13 +45,14 @@ def report(
     judged, classes = {}, None
     for source in predictions:
         parts = read_batches(source, **text.reading())
-        judge = judge_parts(parts, target, prefix=prob_prefix, drop_unlabelled=drop_unlabelled)
+        judge = judge_parts(parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled)
         if judge.predictions is None:
             raise ConfigError(
                 f"A page needs all rows in memory, and {source} has too many: use selfcal evaluate."
             )
         if classes is not None and classes.tolist() != judge.names.tolist():
             raise ConfigError(f"All files must have the same classes in the same order; {source} has others.")
+        note(f"{source}: {judge.layout.text}")
         classes = judge.names
         name = stem(source)
         judged[source if name in judged else name] = judge.predictions

@@ -21,7 +21,8 @@ from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
 from selfcal.tabular.cells import as_text, first_row
 from selfcal.tabular.schema import column_named
-from selfcal.workflows.layout import WHOLE, Layout, find_layout, whole
+from selfcal.workflows._class_columns import WHOLE, whole
+from selfcal.workflows.layout import Layout, find_layout
 
 MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""
@@ -105,9 +106,8 @@ class Judge:
         probs = self.layout.probabilities(part, self.rows)
         if self.layout.columns:
             return Predictions.from_probabilities(self._codes(labels), probs)
-        right = (
-            (as_text(part[self.layout.choice]) == labels).fill_null(value=False).to_numpy().astype(np.int64)
-        )
+        self.layout.check_confidence(part, probs[:, 1], self.rows)
+        right = self.layout.correct(part).to_numpy().astype(np.int64)
         return Predictions(right, np.ones_like(right), probs[:, 1], probs)
 
     def _codes(self, labels: pl.Series) -> Int:
@@ -124,7 +124,8 @@ class Judge:
             raise DataError(
                 f"Column {self.layout.target!r} must hold classes that have a column of probabilities; row "
                 f"{self.rows + row:,} is {labels[row - 1]!r}, and the columns are for "
-                f"{', '.join(map(repr, self.classes[:10]))}. Correct the label, or name the columns with --columns."
+                f"{', '.join(map(repr, self.classes[:10]))}. Correct the label, or name the columns and "
+                "their classes: --columns A,B,C --classes X,Y,Z."
             )
         return codes.to_numpy().astype(np.int64)
 

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from selfcal import metrics, recipes
 from selfcal._support.checks import Float, one_of
+from selfcal.calibrators._base import LogitCalibrator
 from selfcal.datasets import stratified_split
 from selfcal.errors import CalibrationWarning, DataError
 from selfcal.reporting.predictions import Predictions
@@ -62,7 +63,7 @@ class Recalibration:
             rest = np.setdiff1d(np.arange(len(z)), fold)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrationWarning)  # the fit on all rows warns, too
-                probs[fold] = clone(self._calibrator).fit(z[rest], kept.y[rest]).predict_proba(z[fold])
+                probs[fold] = self._predicted(clone(self._calibrator).fit(z[rest], kept.y[rest]), z[fold])
         if self.layout.columns:
             self.after = Predictions.from_probabilities(kept.y, probs)
         else:
@@ -73,21 +74,24 @@ class Recalibration:
     def apply(self, part: pl.DataFrame, start: int = 0) -> pl.DataFrame:
         """The rows with calibrated probabilities, and the class and confidence that follow from them.
 
-        A column `abstain` is dropped: it was decided by the confidences as they were.
+        A column `abstain` is dropped: it was decided by the confidences as they were. The confidence in a predicted
+        class is at least 1/k for k classes.
         """
         part = part.drop(self.stale(part))
         if not part.height:
             return part
-        probs = self._calibrator.predict_proba(_logits(self.layout.probabilities(part, start)))
-        if not self.layout.columns:
-            return part.with_columns(pl.Series(self.layout.confidence, probs[:, 1]))
-        names = pl.Series(self.layout.classes, dtype=pl.String)
-        changed = {name: pl.Series(probs[:, code]) for code, name in enumerate(self.layout.columns)}
-        follows = {
-            "predicted": names.gather(probs.argmax(axis=1)),
-            "confidence": pl.Series(probs.max(axis=1)),
-        }
-        changed |= {name: values for name, values in follows.items() if name in part.columns}
+        probs = self._predicted(self._calibrator, _logits(self.layout.probabilities(part, start)))
+        changed = {name: pl.Series(values) for name, values in self.layout.cells(probs).items()}
+        if self.layout.columns:
+            chosen = pl.Series(self.layout.classes, dtype=pl.String).gather(probs.argmax(axis=1))
+            written = set(part.columns) - {self.layout.target}
+            percent = self.layout.unit == "percentages"
+            sure = pl.Series(probs.max(axis=1) * (100 if percent else 1))
+            choice = self.layout.choice or "predicted"
+            if choice in written and part[choice].dtype.is_numeric():
+                chosen = chosen.cast(part[choice].dtype, strict=False)
+            follows = {choice: chosen, "confidence": sure}
+            changed = {name: values for name, values in follows.items() if name in written} | changed
         return part.with_columns(values.alias(name) for name, values in changed.items())
 
     def stale(self, part: pl.DataFrame) -> list[str]:
@@ -99,6 +103,13 @@ class Recalibration:
     def gain(self) -> metrics.Comparison:
         """The log loss after and before, on out-of-fold predictions."""
         return metrics.compare(self.before.y, self.after.probs, self.before.probs)
+
+    def _predicted(self, calibrator: LogitCalibrator, z: Float) -> Float:
+        probs = calibrator.predict_proba(z)
+        if len(self.layout.seen) < 2:
+            return probs
+        confidence = np.maximum(probs[:, 1], 1 / len(self.layout.seen))
+        return np.column_stack([1 - confidence, confidence])
 
 
 def _logits(probs: Float) -> Float:
