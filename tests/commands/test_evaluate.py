@@ -7,7 +7,7 @@ import pytest
 from selfcal import metrics
 from selfcal.workflows import evaluation
 from selfcal.workflows.evaluation import Judge
-from selfcal.workflows.layout import find_layout
+from selfcal.workflows.layout_search import find_layout
 from tests.commands.conftest import as_json, run, succeed
 
 

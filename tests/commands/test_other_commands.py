@@ -101,7 +101,7 @@ def test_calibrate_a_class_and_a_confidence():
     table = pl.DataFrame(
         {"y": ["a", "a", "a", "b"] * 25, "predicted": ["a"] * 100, "confidence": [0.99] * 100}
     )
-    from selfcal.workflows.layout import find_layout
+    from selfcal.workflows.layout_search import find_layout
 
     recalibrated = Recalibration(find_layout(table, "y")).fit(table).apply(table)
     np.testing.assert_allclose(recalibrated["confidence"], 0.75, atol=1e-6)

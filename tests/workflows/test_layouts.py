@@ -8,7 +8,7 @@ import pytest
 
 from selfcal.errors import ConfigError, DataError
 from selfcal.workflows.evaluation import Judge, judge_parts
-from selfcal.workflows.layout import find_layout
+from selfcal.workflows.layout_search import find_layout
 from selfcal.workflows.recalibration import Recalibration
 
 NO_YES = [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]

@@ -50,7 +50,7 @@ def calibrate(
     from selfcal.reporting._names import counted
     from selfcal.tabular.io import read_batches, read_table, write_batches
     from selfcal.tabular.io.writing import separator_of
-    from selfcal.workflows.layout import find_layout
+    from selfcal.workflows.layout_search import find_layout
     from selfcal.workflows.recalibration import Recalibration
 
     if as_json and out == "-":

@@ -22,7 +22,8 @@ from selfcal.reporting.summarise import summarise
 from selfcal.tabular.cells import as_text, first_row
 from selfcal.tabular.schema import column_named
 from selfcal.workflows._class_columns import WHOLE, whole
-from selfcal.workflows.layout import Layout, find_layout
+from selfcal.workflows.layout import Layout
+from selfcal.workflows.layout_search import find_layout
 
 MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""

@@ -34,7 +34,7 @@ class Recalibration:
         after: Out-of-fold predictions of the calibrator (five folds).
 
     Example:
-        >>> from selfcal.workflows.layout import find_layout
+        >>> from selfcal.workflows.layout_search import find_layout
         >>> table = pl.DataFrame({"y": ["a", "a", "a", "b"] * 25, "prob_a": [0.99] * 100, "prob_b": [0.01] * 100})
         >>> recalibration = Recalibration(find_layout(table, "y")).fit(table)
         >>> recalibration.apply(table)["prob_a"].round(2)[0]
