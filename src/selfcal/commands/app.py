@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from selfcal import __version__
 from selfcal._support.signals import run_command
+from selfcal.commands._command import Command
 from selfcal.commands._options import CORES, Jobs
 from selfcal.commands._outputs import Force, check_results_folder, results_folder
 from selfcal.commands._shared import say, warnings_as_notes
@@ -61,7 +62,7 @@ reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
 for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, export, doctor):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(reproduce, name="reproduce")
 
 
@@ -86,7 +87,7 @@ def options(
     """Options of every command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
     force: Force = False,
@@ -105,7 +106,7 @@ def demo(
     typer.echo(f"Report: {page}")
 
 
-@reproduce.command("bo4sc")
+@reproduce.command("bo4sc", cls=Command)
 def reproduce_bo4sc(
     out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
@@ -143,7 +144,7 @@ LongRun = Annotated[
 
 
 def _image_command(paper: str, summary: str) -> None:
-    @reproduce.command(paper, help=summary)
+    @reproduce.command(paper, cls=Command, help=summary)
     def command(
         *,
         out: Out,
