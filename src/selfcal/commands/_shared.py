@@ -114,7 +114,7 @@ def schema_text(schema: Schema, most: int = 40) -> str:
     """The columns and their kinds, the first of many."""
     shown = str(replace(schema, columns=schema.columns[:most]))
     more = len(schema.columns) - most
-    return shown + (f"\n... and {more:,} more columns" if more > 0 else "")
+    return shown + (f"\n... and {more:,} more column{'s' * (more != 1)}" if more > 0 else "")
 
 
 def pairs(option: str, values: Iterable[str] | None, *, example: str) -> dict[str, str]:

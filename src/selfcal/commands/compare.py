@@ -212,10 +212,11 @@ def _try_reading(task: Task) -> None:
 
 def _values(name: str, text: str) -> list[Any]:
     """The values of a setting: numbers, words, or widths of layers such as 64x64."""
-    if name not in ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method"):
-        raise ConfigError(
-            f"--grid may vary learning_rate, hidden, batch_size, patience, max_epochs and method; got {name!r}."
-        )
+    from selfcal._support.checks import one_of
+
+    one_of(
+        "--grid NAME=...", name, ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method")
+    )
     try:
         if name == "hidden":
             return [tuple(int(width) for width in word.split("x")) for word in words("--grid", text)]
