@@ -134,6 +134,9 @@ def test_files_and_values_are_checked_before_torch_is_imported(shelf):
         f"calibrate nosuch.csv --target y --out {out}",
         "inspect nosuch",
         f"export {model} --onnx {there}",
+        f"demo --out {shelf}",
+        f"reproduce bo4sc --out {shelf}",
+        f"reproduce loss-functions --out {shelf} --data-dir .",
     ]
     code = (
         "import sys; from typer.testing import CliRunner; from selfcal.commands.app import app\n"

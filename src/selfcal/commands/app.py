@@ -98,9 +98,9 @@ def demo(
 
       selfcal demo --out demo
     """
-    from selfcal.experiments.demo import run_demo
-
     check_results_folder(out, results=None, force=force)
+    from selfcal.experiments.demo import run_demo  # imports torch, so the check comes first
+
     methods, page = run_demo(out)
     _print_scores(methods)
     typer.echo(f"Report: {page}")
@@ -117,7 +117,8 @@ def reproduce_bo4sc(
     jobs: Jobs = CORES,
 ) -> None:
     """Table 1 and the three figures of the BO4SC paper, with added baselines and reference values."""
-    from selfcal.experiments import bo4sc
+    check_results_folder(out)
+    from selfcal.experiments import bo4sc  # imports torch, so the check comes first
 
     only = [name.strip() for name in datasets.split(",")] if datasets else None
     with results_folder(out):
@@ -155,7 +156,8 @@ def _image_command(paper: str, summary: str) -> None:
         jobs: Jobs = CORES,
         long_run: LongRun = False,
     ) -> None:
-        from selfcal.experiments import images
+        check_results_folder(out)
+        from selfcal.experiments import images  # imports torch, so the check comes first
 
         size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
         with results_folder(out):
