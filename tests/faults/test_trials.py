@@ -26,7 +26,7 @@ def test_a_trial_that_fails_is_listed_and_the_others_finish(shelf, tmp_path, mon
     words = ["tune", shelf / "people.csv", "--target", "kind", "--method", "standard", "--max-epochs", "4"]
     words += ["--grid", "learning_rate=0.01,1e30", "--seeds", "1", "--out", tmp_path]
     result = succeed(*words)
-    assert "note: learning_rate=1e+30 with seed 0 failed: The " in result.stderr
+    assert "note: learning_rate=1e+30 with seed 0 failed: TrainingError: " in result.stderr
     assert "Chosen: learning_rate=0.01" in result.stdout
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     assert [row["failed"] is None for row in rows] == [True, False]
@@ -56,7 +56,7 @@ def test_every_trial_fails(shelf, tmp_path, monkeypatch):
     words = ["tune", shelf / "people.csv", "--target", "kind", "--grid", "learning_rate=1e30", "--seeds", "1"]
     result = run(*words, "--out", tmp_path)
     assert result.exit_code == 4
-    assert "error: Every trial failed; the first error was: The " in result.stderr
+    assert "error: Every trial failed; the first error was: TrainingError" in result.stderr
     assert os.listdir(tmp_path) == ["results.json"]
 
 

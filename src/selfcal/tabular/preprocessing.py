@@ -118,7 +118,7 @@ class Preprocessor:
         extra = tuple(name for name in table.columns if name not in known)
         if missing:
             near = closest(missing[0], extra)
-            such_as = "" if near is None else f" (is {near!r} {missing[0]!r}?)"
+            such_as = "" if near is None else f", such as {near!r}"
             raise DataError(
                 f"The table must have every column the model was trained on; missing {len(missing)}: "
                 f"{listed(missing, 20)}. Look for a column that was renamed{such_as}, or a wrong separator (--sep)."

@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from selfcal._support import checks
 from selfcal._support.parallel import Results, Row, Unit, run_all_units
-from selfcal.errors import ConfigError, SelfcalError, TrainingError
+from selfcal.errors import ConfigError, TrainingError
 from selfcal.tabular.io import read_table
 from selfcal.workflows.table_model import HELD_OUT, TableModel
 
@@ -82,8 +82,7 @@ class Task:
         except ConfigError:
             raise  # the same for every trial: raised once
         except Exception as error:
-            name = "" if isinstance(error, SelfcalError) else f"{type(error).__name__}: "
-            return row | {"failed": f"{name}{error}"}
+            return row | {"failed": f"{type(error).__name__}: {error}"}
         judged = model.report.methods[0]
         scores = {name: getattr(judged, name).value for name in SCORES}
         noise = {"noise_floor": judged.noise_floor.mean, "rows": model.report.rows}
