@@ -11,6 +11,11 @@ from selfcal.commands import app
 QUICK = ["--method", "standard", "--max-epochs", "8"]
 
 
+def quick(*words):
+    """The words, and those options of a quick training that are not among them."""
+    return [*(word for i in (0, 2) if QUICK[i] not in words for word in QUICK[i : i + 2]), *words]
+
+
 def run(*args, input=None):
     """Run a command in this process; `args` may be paths."""
     return CliRunner().invoke(app.app, [str(arg) for arg in args], input=input)

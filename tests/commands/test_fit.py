@@ -144,7 +144,7 @@ def test_a_kind_may_be_declared(shelf, tmp_path):
         (["--target", "kind", "--kind", "weight"], 2, "--kind must be NAME=VALUE"),
         (["--target", "kind", "--kind", "weight=numer"], 2, "Did you mean 'number'?"),
         (["--target", "kind", "--sep", ";"], 3, "may mean another separator"),
-        (["--target", "kind", "--held-out", "2"], 2, "held_out must be"),
+        (["--target", "kind", "--held-out", "2"], 2, "--held-out must be"),
     ],
 )
 def test_mistakes_leave_nothing_behind(shelf, tmp_path, args, code, message):

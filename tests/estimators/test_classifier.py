@@ -372,7 +372,7 @@ class TestParts:
     def test_class_with_one_row_is_trained_on(self, data):
         X, y = data
         y = np.r_[y[:-1], 99]
-        with pytest.warns(UserWarning, match="1 of 6 classes have fewer than 3 rows") as seen:
+        with pytest.warns(UserWarning, match="1 of 6 classes has fewer than 3 rows") as seen:
             model = classifier().fit(X, y)
         assert seen[0].filename == __file__
         assert 149 in model.train_rows_

@@ -41,7 +41,7 @@ def bad(name, data, *message, **options):
         bad("D1-mark", b"\xef\xbb\xbf", "the file is empty"),
         bad("D1-gzip", gzip.compress(b""), "the file is empty"),
         bad("D2", b"x,y\n", "must hold at least one row", "2 columns and no rows"),
-        bad("D2-parquet", parquet(pl.DataFrame({"x": []})), "1 columns and no rows"),
+        bad("D2-parquet", parquet(pl.DataFrame({"x": []})), "1 column and no rows"),
         bad(
             "D3",
             "x,town\n1,Köln\n".encode("latin-1"),

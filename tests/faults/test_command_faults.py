@@ -76,7 +76,9 @@ def test_a_table_in_another_dress_gives_the_same_predictions(data, shelf, tmp_pa
     ("table", "message"),
     [
         case("D23-missing", people().drop("size", "colour"), "missing 2: 'size', 'colour'"),
-        case("D23-renamed", people().rename({"size": "Size"}), "a column that was renamed"),
+        case(
+            "D23-renamed", people().rename({"size": "Size"}), "a column that was renamed, such as 'Size', or"
+        ),
         case("D23-type", people().with_columns(size=pl.lit("large")), "numbers, as at fit; row 1 is 'large'"),
     ],
 )

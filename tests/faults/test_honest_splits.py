@@ -13,7 +13,7 @@ from selfcal import SelfCalibratedClassifier
 from selfcal.datasets import Blobs
 from selfcal.tabular.io import read_table
 from selfcal.workflows.table_model import TableModel
-from tests.commands.conftest import QUICK, as_json, people, run, succeed
+from tests.commands.conftest import as_json, people, run, succeed
 from tests.faults.test_odd_tables import fit
 
 SPELLINGS = ("{:.4f}", "{:.7f}", "{:.6e}", " {:+.4f} ", "{:09.5f}")
@@ -159,7 +159,7 @@ def test_a_target_of_decimals_is_refused_unless_asked_for(tmp_path):
     assert "Column 'kind' must hold classes; it holds 199 distinct numbers such as" in refused.stderr
     assert "looks continuous" in refused.stderr
     assert os.listdir(tmp_path) == ["d.csv"]
-    words = fit(tmp_path, table, *QUICK[:2], "--max-epochs", "1", "--classes-anyway")
+    words = fit(tmp_path, table, "--max-epochs", "1", "--classes-anyway")
     assert len(as_json(*words)["classes"]) == 199
     with pytest.raises(ValueError, match=r"199 distinct numbers such as '1.99' and looks continuous"):
         SelfCalibratedClassifier("standard").fit(

@@ -9,14 +9,14 @@ import pytest
 
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.workflows.table_model import TableModel
-from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
+from tests.commands.conftest import QUICK, as_json, people, quick, run, shelf, succeed
 
 __all__ = ["shelf"]  # the fixture
 
 
 def fit(folder, table, *words):
     table.write_csv(folder / "d.csv")
-    return ["fit", folder / "d.csv", "--target", "kind", "--out", folder / "m", *QUICK, *words]
+    return ["fit", folder / "d.csv", "--target", "kind", "--out", folder / "m", *quick(*words)]
 
 
 @pytest.mark.fault("D16")
@@ -97,7 +97,7 @@ def test_rows_left_out_and_repeated_rows_are_told(tmp_path):
     twice = pl.concat([people(), people().head(30), people().head(1).with_columns(kind=pl.lit(None))])
     result = succeed(*fit(tmp_path, twice, "--drop-unlabelled"))
     page = (tmp_path / "m" / "report.html").read_text()
-    for told in ("1 of 191 rows have no label", "30 of 190 rows repeat an earlier row"):
+    for told in ("1 of 191 rows has no label", "30 of 190 rows repeat an earlier row"):
         assert f"note: {told}" in result.stderr
         assert told in page
 

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.commands.conftest import QUICK, as_json, run, shelf, succeed
+from tests.commands.conftest import QUICK, as_json, inline, run, shelf, succeed
 
 __all__ = ["shelf"]  # the fixture
 
@@ -79,6 +79,48 @@ def test_a_model_is_replaced_only_by_force(desk):
 def test_a_tuned_model_is_replaced_only_by_force(desk):
     shutil.copytree("people-model", "people-tuned/model")
     assert "already holds a model" in refused(desk, *FOLDERS["tune"])
+
+
+@pytest.mark.fault("D31")
+@pytest.mark.parametrize(
+    ("command", "change", "differs"),
+    [
+        ("compare", ["--target", "colour"], "target"),
+        ("compare", ["--max-epochs", "3"], "settings"),
+        ("tune", ["--target", "colour"], "target"),
+        ("tune", ["--method", "focal"], "method"),
+    ],
+)
+def test_results_for_something_else_are_replaced_only_by_force(command, change, differs, desk, monkeypatch):
+    monkeypatch.setattr("selfcal.workflows.comparison.run_all_units", inline)
+    given = {"--target": "kind", "--max-epochs": "2", "--seeds": "1", "--jobs": "1", "--out": "results"}
+    given |= (
+        {"--method": "standard", "--grid": "hidden=4"} if command == "tune" else {"--methods": "standard"}
+    )
+
+    def words(options):
+        return [command, "people.csv", *(word for pair in options.items() for word in pair)]
+
+    succeed(*words(given))
+    shutil.rmtree("results/model", ignore_errors=True)
+    other = words(given | dict([change]))
+    said = refused(desk, *other)
+    assert said == (
+        f"error: results/results.json holds results for other settings ({differs}). Choose another --out folder, "
+        "or add --force to replace them.\n"
+    )
+    before = (desk / "results" / "results.json").read_text()
+    succeed(*other, "--force")
+    assert (desk / "results" / "results.json").read_text() != before
+
+
+@pytest.mark.fault("D31")
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "report.html"])
+def test_a_file_of_the_model_is_not_an_output(name, desk):
+    said = refused(desk, "export", "people-model", "--onnx", f"people-model/{name}", "--force")
+    assert said == f"error: --onnx must not name the input people-model/{name}, which would be lost.\n"
+    (desk / "link.csv").symlink_to(desk / "people-model" / name)
+    refused(desk, "predict", "people-model", "people.csv", "--out", "link.csv", "--force")
 
 
 @pytest.mark.fault("D31")

@@ -18,14 +18,14 @@ from selfcal.commands.fit import unfinished
 from selfcal.errors import DataError
 from selfcal.training import checkpoint, engine
 from selfcal.training.problem import BilevelProblem
-from tests.commands.conftest import QUICK, as_json, people, run, shelf, succeed
+from tests.commands.conftest import QUICK, as_json, people, quick, run, shelf, succeed
 from tests.faults.training import data
 
 __all__ = ["shelf"]  # the fixture
 
 
 def fit(shelf, out, *words):
-    return ["fit", shelf / "people.csv", "--target", "kind", "--out", out, *QUICK, *words]
+    return ["fit", shelf / "people.csv", "--target", "kind", "--out", out, *quick(*words)]
 
 
 @pytest.fixture
@@ -90,11 +90,12 @@ def test_a_checkpoint_of_another_run(shelf, tmp_path, monkeypatch):
     people(seed=1).write_csv(tmp_path / "other.csv")
     before = [path.read_bytes() for path in sorted(unfinished(tmp_path / "m").rglob("*.safetensors"))]
     other_data = ["fit", tmp_path / "other.csv", "--target", "kind", "--out", tmp_path / "m", *QUICK]
-    words = fit(shelf, tmp_path / "m")
+    out = tmp_path / "m"
+    words = fit(shelf, out)
     cases = [
         (other_data, r"train data was \w+ and is \w+"),
-        ([*words, "--max-epochs", "9"], "max_steps was 8 and is 9"),
-        ([*words, "--method", "focal"], r"recipe was .*standard.* and is .*focal"),
+        (fit(shelf, out, "--max-epochs", "9"), "max_steps was 8 and is 9"),
+        (fit(shelf, out, "--method", "focal"), r"recipe was .*standard.* and is .*focal"),
         ([*words, "--seed", "2"], r"seed was \d+ and is \d+"),
     ]
     for command, named in cases:
@@ -253,7 +254,7 @@ def test_a_calibrator_that_finds_nothing_is_not_used(search, name, shelf, tmp_pa
     """A search that fails or leads astray: a temperature is used, and note, report and stored model agree."""
     for module in ("_multinomial", "ensemble_temperature", "_rising_line"):
         monkeypatch.setattr(f"selfcal.calibrators.{module}.minimize", SEARCHES[search])
-    result = succeed(*fit(shelf, tmp_path / "m"), "--method", name)
+    result = succeed(*fit(shelf, tmp_path / "m", "--method", name))
     told = re.search(
         r"note: (\w+ raises the log loss .*; temperature scaling is used instead\.)", result.stderr
     )

@@ -205,3 +205,19 @@ class TestSampleWeights:
     def test_bad(self, weight, message):
         with pytest.raises(DataError, match=message):
             checks.sample_weights(weight, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        ("Kind", ["king", "kind"], "kind"),
+        ("KIND", ["Kind", "kinds"], "Kind"),
+        ("taregt", ["target", "tariff"], "target"),
+        ("target", ["age_target_2", "garter"], None),
+        ("x1", ["x2"], None),
+        ("a", [], None),
+        ("x" * 1000, ["x" * 999], None),
+    ],
+)
+def test_the_closest_name_differs_in_few_letters_or_in_case(name, options, expected):
+    assert checks.closest(name, options) == expected

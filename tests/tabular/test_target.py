@@ -43,7 +43,7 @@ def test_rows_with_a_label():
     target = read_target(pl.DataFrame({"y": ["a", None, "b"]}), "y", drop_unlabelled=True)
     assert target.rows.tolist() == [0, 2]
     assert target.labels.tolist() == ["a", "b"]
-    assert target.notes == ("1 of 3 rows have no label in column 'y' and are left out.",)
+    assert target.notes == ("1 of 3 rows has no label in column 'y' and is left out.",)
 
 
 def test_no_label_at_all():

@@ -5,7 +5,6 @@ A message states what was expected, what came, and what to do. NumPy only, so th
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,6 +21,9 @@ MAX_EXPONENT = 200
 
 ROW_SUM_TOLERANCE = 1e-4
 """Tolerance for the sum of a row of probabilities; for float16 it is their epsilon, 1e-3."""
+
+MAX_NAME_LENGTH = 100
+"""Longer names are not compared with others to suggest one of them."""
 
 DECIMALS = 100
 """Labels with more distinct fractional numbers than this look like measurements."""
@@ -86,15 +88,45 @@ def such(n: int, noun: str) -> str:
     return f"{n:,} such {noun}{'' if n == 1 else 's'}"
 
 
-def did_you_mean(name: str, options: Iterable[str], *, cutoff: float = 0.5) -> str:
+def closest(name: str, options: Iterable[str]) -> str | None:
+    """Return the option that differs from `name` in case only, or else in the fewest letters; None if none is close.
+
+    One letter in three may be missing, added, different or swapped with the next one.
+
+    Example:
+        >>> closest("Uniform", ["uniform", "quantile"]), closest("unifrom", ["uniform"]), closest("bins", ["norm"])
+        ('uniform', 'uniform', None)
+    """
+    known = [option for option in options if max(len(name), len(option)) <= MAX_NAME_LENGTH]
+    distances = {option: _edits(name.casefold(), option.casefold()) for option in known}
+    near = [option for option, edits in distances.items() if edits <= max(len(name), len(option)) / 3]
+    return min(near, key=lambda option: (distances[option], _edits(name, option)), default=None)
+
+
+def _edits(a: str, b: str) -> int:
+    """Return how many letters must be inserted, deleted, replaced or swapped with the next to turn `a` into `b`."""
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, letter in enumerate(a, start=1):
+        row = [i]
+        for j, other in enumerate(b, start=1):
+            edits = min(last[j] + 1, row[-1] + 1, last[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                edits = min(edits, before[j - 2] + 1)
+            row.append(edits)
+        before, last = last, row
+    return last[-1]
+
+
+def did_you_mean(name: str, options: Iterable[str]) -> str:
     """Return a sentence that suggests the closest option, with a space before it; empty if none is close.
 
     Example:
         >>> did_you_mean("unifrom", ["uniform", "quantile"])
         " Did you mean 'uniform'?"
     """
-    near = difflib.get_close_matches(name, options, n=1, cutoff=cutoff)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    near = closest(name, options)
+    return "" if near is None else f" Did you mean {near!r}?"
 
 
 def one_of(name: str, value: str, allowed: Iterable[str]) -> str:

@@ -31,10 +31,19 @@ Unit = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of numbers in one JSON file; the rows of a unit are written together."""
+    """Rows of numbers in one JSON file; the rows of a unit are written together.
+
+    Attributes:
+        path: The file.
+        settings: What the rows depend on.
+        replace: Replace rows for other settings, instead of an error.
+        remedy: What to do about such rows, for the error.
+    """
 
     path: Path
     settings: Mapping[str, Any]
+    replace: bool = False
+    remedy: str = "remove this one to start again"
 
     def rows(self) -> list[Row]:
         """Return the rows so far; none if there is no file yet."""
@@ -48,11 +57,13 @@ class Results:
                 f"{self.path} is not a results file ({error}). Move it away to start again."
             ) from None
         asked = json.loads(json.dumps(self.settings))
+        if settings != asked and self.replace:
+            return []
         if settings != asked:
             differing = sorted(k for k in {*settings, *asked} if settings.get(k) != asked.get(k))
             raise ConfigError(
                 f"{self.path} holds results for other settings ({', '.join(differing)}). "
-                "Choose another --out folder, or remove this one to start again."
+                f"Choose another --out folder, or {self.remedy}."
             )
         return list(rows)
 

@@ -72,7 +72,15 @@ class TextOptions:
     ] = False
 
     def reading(self) -> dict[str, Any]:
-        """Arguments of `read_table` and `read_batches`."""
+        """Arguments of `read_table` and `read_batches`, after a check."""
+        if self.sep is not None:
+            from selfcal.tabular.io.delimited import checked_separator
+
+            checked_separator(self.sep)
+        if self.encoding is not None:
+            from selfcal.tabular.io.source import text_encoding
+
+            text_encoding(self.encoding)
         return {"sep": self.sep, "encoding": self.encoding, "ragged": self.ragged}
 
 
@@ -113,12 +121,15 @@ class TableOptions:
     ] = None
 
     def fitting(self) -> dict[str, Any]:
-        """Arguments of `TableModel.fit`."""
+        """Arguments of `TableModel.fit`, after a check."""
+        from selfcal.tabular.inference import check_numbers, checked_kinds
+
+        check_numbers(self.nonfinite, self.decimal)
         return {
             "drop_unlabelled": self.drop_unlabelled,
             "classes_anyway": self.classes_anyway,
             "group": self.group,
-            "kinds": pairs("--kind", self.kind, example="zip=category"),
+            "kinds": checked_kinds(pairs("--kind", self.kind, example="zip=category")),
             "missing": self.missing or (),
             "nonfinite": self.nonfinite,
             "decimal": self.decimal,

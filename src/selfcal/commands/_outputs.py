@@ -16,7 +16,9 @@ from selfcal.errors import ConfigError, OutputError, SelfcalError
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace an output that exists.")]
 
 
-def check_file(option: str, out: str | Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:
+def check_file(
+    option: str, out: str | Path, *, inputs: Iterable[str | Path] = (), force: bool = False
+) -> None:
     """Refuse to replace an input, anything that is not a file, and, without `force`, any file."""
     path = Path(out)
     if str(out) == "-" or not os.path.lexists(path):

@@ -119,16 +119,20 @@ def schema_text(schema: Schema, most: int = 40) -> str:
     """The columns and their kinds, the first of many."""
     shown = str(replace(schema, columns=schema.columns[:most]))
     more = len(schema.columns) - most
-    return shown + (f"\n... and {more:,} more columns" if more > 0 else "")
+    return shown + (f"\n... and {more:,} more column{'s' * (more != 1)}" if more > 0 else "")
 
 
 def pairs(option: str, values: Iterable[str] | None, *, example: str) -> dict[str, str]:
     """NAME=VALUE, several times; the name may contain an equals sign, the value may not."""
-    found = {}
+    found: dict[str, str] = {}
     for value in values or ():
         name, equals, word = value.rpartition("=")
         if not equals or not name:
             raise ConfigError(f"{option} must be NAME=VALUE, such as {option} {example}; got {value!r}.")
+        if name in found:
+            raise ConfigError(
+                f"{option} must name {name!r} once; got it with {found[name]!r} and {word!r}. Keep one of them."
+            )
         found[name] = word
     return found
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from selfcal import __version__
 from selfcal._support.signals import run_command
+from selfcal.commands._command import Command
 from selfcal.commands._options import CORES, Jobs
 from selfcal.commands._outputs import Force, check_results_folder, results_folder
 from selfcal.commands._shared import say, warnings_as_notes
@@ -61,7 +62,7 @@ reproduce = typer.Typer(
     help="Run a paper's experiments and write its tables and figures.", no_args_is_help=True
 )
 for command in (fit, predict, evaluate, calibrate, compare, tune, report, inspect, export, doctor):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(reproduce, name="reproduce")
 
 
@@ -86,7 +87,7 @@ def options(
     """Options of every command."""
 
 
-@app.command()
+@app.command(cls=Command)
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the report.")] = Path("selfcal-demo"),
     force: Force = False,
@@ -97,15 +98,15 @@ def demo(
 
       selfcal demo --out demo
     """
-    from selfcal.experiments.demo import run_demo
-
     check_results_folder(out, results=None, force=force)
+    from selfcal.experiments.demo import run_demo  # imports torch, so the check comes first
+
     methods, page = run_demo(out)
     _print_scores(methods)
     typer.echo(f"Report: {page}")
 
 
-@reproduce.command("bo4sc")
+@reproduce.command("bo4sc", cls=Command)
 def reproduce_bo4sc(
     out: Annotated[Path, typer.Option(help="Folder for the results; finished rows there are not run again.")],
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
@@ -116,7 +117,8 @@ def reproduce_bo4sc(
     jobs: Jobs = CORES,
 ) -> None:
     """Table 1 and the three figures of the BO4SC paper, with added baselines and reference values."""
-    from selfcal.experiments import bo4sc
+    check_results_folder(out)
+    from selfcal.experiments import bo4sc  # imports torch, so the check comes first
 
     only = [name.strip() for name in datasets.split(",")] if datasets else None
     with results_folder(out):
@@ -143,7 +145,7 @@ LongRun = Annotated[
 
 
 def _image_command(paper: str, summary: str) -> None:
-    @reproduce.command(paper, help=summary)
+    @reproduce.command(paper, cls=Command, help=summary)
     def command(
         *,
         out: Out,
@@ -154,7 +156,8 @@ def _image_command(paper: str, summary: str) -> None:
         jobs: Jobs = CORES,
         long_run: LongRun = False,
     ) -> None:
-        from selfcal.experiments import images
+        check_results_folder(out)
+        from selfcal.experiments import images  # imports torch, so the check comes first
 
         size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
         with results_folder(out):

@@ -18,7 +18,7 @@ from selfcal.commands._options import (
     TextOptions,
     grouped,
 )
-from selfcal.commands._outputs import Force, check_model_folder, results_folder
+from selfcal.commands._outputs import Force, check_model_folder, check_results_folder, results_folder
 from selfcal.commands._shared import (
     AsJson,
     columns_text,
@@ -32,7 +32,7 @@ from selfcal.commands._shared import (
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from selfcal.workflows.comparison import Standing, Task
+    from selfcal.workflows.comparison import Candidate, Standing, Task
 
 Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
@@ -51,6 +51,7 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; finished trials are not run again.")
     ] = None,
+    force: Force = False,
     columns: TableOptions,
     text: TextOptions,
     max_epochs: MaxEpochs = None,
@@ -63,19 +64,29 @@ def compare(
 
       selfcal compare patients.csv --target diagnosis --methods bo4sc,standard,focal --seeds 10
     """
-    from selfcal import recipes
-    from selfcal.workflows.comparison import Candidate, run_trials, standings
-
     names = list(dict.fromkeys(words("--methods", methods)))
-    for name in names:
-        recipes.named(name)
-    task = _task(data, target, text, columns, max_epochs)
     folder = Path(f"{stem(data)}-comparison") if out is None else out
+    reading, fitting = text.reading(), columns.fitting()
+    _check_file(data)
+    check_results_folder(folder)
+    from selfcal import recipes  # imports torch, so the checks above come first
+    from selfcal._support.checks import one_of
+    from selfcal.workflows.comparison import Candidate, Task, run_trials, standings
+
+    for name in names:
+        recipes.named(one_of("--methods", name, recipes.names()))
+    task = Task(data, target, reading=reading, fitting=fitting, settings=_settings(max_epochs))
     candidates = [Candidate(name, name) for name in names]
     with results_folder(folder):
         _try_reading(task)
         rows = run_trials(
-            task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Comparing"
+            task,
+            candidates,
+            seeds=seeds,
+            results=folder / "results.json",
+            replace=force,
+            jobs=jobs,
+            title="Comparing",
         )
     _show(standings(rows), folder / "results.json", as_json, seeds)
 
@@ -112,25 +123,44 @@ def tune(
 
       selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
     """
-    from selfcal import recipes
     from selfcal.commands.fit import CHECKPOINT, saving, show_model
+
+    options = {
+        name: _values(name, values)
+        for name, values in (pairs("--grid", over, example="learning_rate=0.002,0.01") or GRID).items()
+    }
+    folder = Path(f"{stem(data)}-tuned") if out is None else out
+    reading, fitting = text.reading(), columns.fitting()
+    _check_file(data)
+    check_model_folder(folder / "model", force=force)
+    check_results_folder(folder)
+    from selfcal import recipes  # imports torch, so the checks above come first
     from selfcal.tabular.io import read_table
-    from selfcal.workflows.comparison import grid, run_trials, standings
+    from selfcal.workflows.comparison import Task, grid, run_trials, standings
     from selfcal.workflows.table_model import TableModel
 
     recipes.named(method)
-    options = {
-        name: _values(name, text)
-        for name, text in (pairs("--grid", over, example="learning_rate=0.002,0.01") or GRID).items()
-    }
-    folder = Path(f"{stem(data)}-tuned") if out is None else out
-    task = _task(data, target, text, columns, max_epochs, within=0)
-    check_model_folder(folder / "model", force=force)
+    task = Task(
+        data,
+        target,
+        reading=reading,
+        fitting=fitting,
+        settings=_settings(max_epochs),
+        method=method,
+        within=0,
+    )
     candidates = grid(options, method)
+    _check_candidates(candidates, task)
     with results_folder(folder):
         _try_reading(task)
         rows = run_trials(
-            task, candidates, seeds=seeds, results=folder / "results.json", jobs=jobs, title="Tuning"
+            task,
+            candidates,
+            seeds=seeds,
+            results=folder / "results.json",
+            replace=force,
+            jobs=jobs,
+            title="Tuning",
         )
         found = standings(rows)
         best = next(c for c in candidates if c.name == found[0].name)
@@ -149,26 +179,27 @@ def tune(
     show_model(model, folder / "model")
 
 
-def _file(data: str) -> str:
+def _check_file(data: str) -> None:
+    from selfcal.tabular.io import check_source
+
     if data == "-":
         raise ConfigError("The data is read several times; pass a file instead of -.")
-    return data
+    check_source(data)
 
 
-def _task(
-    data: str, target: str, text: TextOptions, columns: TableOptions, max_epochs: int | None, **within: int
-) -> Task:
-    from selfcal.workflows.comparison import Task
+def _settings(max_epochs: int | None) -> dict[str, Any]:
+    return {} if max_epochs is None else {"max_epochs": max_epochs}
 
-    settings = {} if max_epochs is None else {"max_epochs": max_epochs}
-    return Task(
-        _file(data),
-        target,
-        reading=text.reading(),
-        fitting=columns.fitting(),
-        settings=settings,
-        **within,
-    )
+
+def _check_candidates(candidates: Sequence[Candidate], task: Task) -> None:
+    """Report invalid values of the grid before the table is read."""
+    from selfcal.workflows.table_model import TableModel
+
+    for one in candidates:
+        try:
+            TableModel(one.method, **{**task.settings, **one.settings})
+        except ConfigError as error:
+            raise ConfigError(f"--grid {error}") from None
 
 
 def _try_reading(task: Task) -> None:
@@ -181,10 +212,11 @@ def _try_reading(task: Task) -> None:
 
 def _values(name: str, text: str) -> list[Any]:
     """The values of a setting: numbers, words, or widths of layers such as 64x64."""
-    if name not in ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method"):
-        raise ConfigError(
-            f"--grid may vary learning_rate, hidden, batch_size, patience, max_epochs and method; got {name!r}."
-        )
+    from selfcal._support.checks import one_of
+
+    one_of(
+        "--grid NAME=...", name, ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method")
+    )
     try:
         if name == "hidden":
             return [tuple(int(width) for width in word.split("x")) for word in words("--grid", text)]

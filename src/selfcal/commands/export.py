@@ -30,10 +30,12 @@ def export(
       selfcal export patients-model --onnx patients.onnx
     """
     from selfcal.reporting._names import counted
-    from selfcal.storage.export import to_onnx
+    from selfcal.storage.files import model_files
+
+    check_file("--onnx", onnx, inputs=model_files(model), force=force)
+    from selfcal.storage.export import to_onnx  # imports torch, so the checks above come first
     from selfcal.workflows.table_model import TableModel
 
-    check_file("--onnx", onnx, force=force)
     loaded = TableModel.load(model)
     inputs = loaded.preprocessor.inputs
     to_onnx(loaded.classifier, onnx, preprocessor=loaded.preprocessor)

@@ -99,19 +99,36 @@ def fit(
 
       selfcal fit patients.csv --target diagnosis --resume
     """
-    from selfcal.recipes import named
-    from selfcal.tabular.io import read_table
-    from selfcal.workflows.table_model import TableModel
+    from selfcal._support.checks import in_range
+    from selfcal.tabular.io import check_source, read_table
 
     folder = Path(f"{stem(data)}-model") if out is None else out
-    named(method)
+    in_range("--held-out", held_out, 0.01, 0.9)
+    if time_budget is not None:
+        in_range("--time-budget", time_budget, 0, open_low=True)
     budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
+    reading, fitting = text.reading(), columns.fitting()
+    check_source(data)
+    check_model_folder(folder, force=force)
+    from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
+
     asked = {
         "max_epochs": max_epochs,
         "time_budget": time_budget,
         "n_networks": 1 if one_network else None,
         "noisy_labels": noisy_labels or None,
     }
+    model = TableModel(
+        method,
+        seed=seed,
+        held_out=held_out,
+        refit=refit,
+        max_levels=max_levels,
+        memory=budget,
+        checkpoint_dir=unfinished(folder) / CHECKPOINT,
+        verbose=True,
+        **{name: value for name, value in asked.items() if value is not None},
+    )
     started = time.perf_counter()
     with saving(folder, force=force, again="Add --resume to the same command to continue") as (
         training,
@@ -124,22 +141,11 @@ def fit(
             )
         if resume and not saved:
             note(f"There is nothing to resume for {folder}; training starts from the beginning.")
-        table = read_table(data, **text.reading(), budget=budget)
-        model = TableModel(
-            method,
-            seed=seed,
-            held_out=held_out,
-            refit=refit,
-            max_levels=max_levels,
-            memory=budget,
-            checkpoint_dir=training / CHECKPOINT,
-            verbose=True,
-            **{name: value for name, value in asked.items() if value is not None},
-        )
+        table = read_table(data, **reading, budget=budget)
         model.fit(
             table,
             target,
-            **columns.fitting(),
+            **fitting,
             before_training=lambda found: _show_found(found, as_json),
             before_refit=lambda _: note("Training 2 of 2, on all rows: the model to store."),
         )

@@ -27,10 +27,15 @@ def inspect(
       selfcal inspect patients-model
     """
     from selfcal._support.checks import shorten
-    from selfcal.commands._scores import scores_text, verdict_text
+    from selfcal.storage.files import model_files, read
+
+    model_files(model)
+    from selfcal.commands._scores import (
+        scores_text,
+        verdict_text,
+    )  # these import torch, so the check comes first
     from selfcal.models.spec import summary_of
     from selfcal.reporting._names import counted
-    from selfcal.storage.files import read
     from selfcal.workflows.table_model import TableModel
     from selfcal.workflows.table_report import tried
 

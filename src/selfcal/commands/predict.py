@@ -65,26 +65,30 @@ def predict(
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
     """
     from selfcal.reporting._names import counted
-    from selfcal.tabular.io import write_batches
+    from selfcal.storage.files import model_files
+    from selfcal.tabular.io import check_source, write_batches
     from selfcal.tabular.io.writing import separator_of
-    from selfcal.workflows.table_model import TableModel
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
     if max_risk is not None and not 0 < max_risk < 1:
         raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
     separator_of(out)
-    check_file("--out", out, inputs=[data], force=force)
+    reading = text.reading()
+    kept = [] if keep is None else words("--keep", keep)
+    files = model_files(model)
+    check_source(data)
+    check_file("--out", out, inputs=[data, *files], force=force)
+    from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
+
     loaded = TableModel.load(model)
-    answering = _Answering(loaded, [] if keep is None else words("--keep", keep))
+    answering = _Answering(loaded, kept)
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
     alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    showing = read_showing(
-        "Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **text.reading()
-    )
+    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **reading)
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())

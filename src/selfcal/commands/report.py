@@ -38,14 +38,17 @@ def report(
     from selfcal.commands._scores import verdict_text
     from selfcal.reporting.page import write_page
     from selfcal.reporting.summarise import summarise
-    from selfcal.tabular.io import read_batches
+    from selfcal.tabular.io import check_source, read_batches
     from selfcal.workflows.evaluation import judge_parts
 
+    reading, columns = text.reading(), where.layout()
+    for source in predictions:
+        check_source(source)
     check_page("--out", out, inputs=predictions, force=force)
     judged, classes = {}, None
     for source in predictions:
-        parts = read_batches(source, **text.reading())
-        judge = judge_parts(parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled)
+        parts = read_batches(source, **reading)
+        judge = judge_parts(parts, target, **columns, drop_unlabelled=where.drop_unlabelled)
         if judge.predictions is None:
             raise ConfigError(
                 f"A page needs all rows in memory, and {source} has too many: use selfcal evaluate."

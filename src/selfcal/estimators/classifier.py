@@ -158,8 +158,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         started = time.time()
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
-        self._check_settings()
-        self._check_method()
+        self.check_settings()
         self.method_ = self._method()
         seed = self._seed()
         table = feature_table(self, X, reset=True)

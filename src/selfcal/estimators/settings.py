@@ -100,6 +100,12 @@ class ClassifierSettings(BaseEstimator):
                 f"random_state must be None, a whole number or a numpy.random.RandomState; {error}."
             ) from None
 
+    def check_settings(self) -> None:
+        """Raise the error that `fit` would raise about the settings, before there is any data."""
+        self._method()
+        self._check_settings()
+        self._check_method()
+
     def _check_settings(self) -> None:
         for name in ("early_stopping", "noisy_labels", "standardize"):
             checks.boolean(name, getattr(self, name))

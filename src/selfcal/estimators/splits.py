@@ -53,8 +53,9 @@ def hold_out(
     rare = int(np.sum(counts <= needed))
     if rare:
         warnings.warn(
-            f"{rare} of {len(counts)} classes have fewer than {needed + 1} rows and are missing from a part "
-            "that was held out: their calibration cannot be checked.",
+            f"{rare} of {len(counts)} classes {'has' if rare == 1 else 'have'} fewer than {needed + 1} rows and "
+            f"{'is' if rare == 1 else 'are'} missing from a part that was held out: the calibration for "
+            f"{'it' if rare == 1 else 'them'} cannot be checked.",
             stacklevel=4,  # the caller of `fit`
         )
     return Parts(train, *_assign(held_out, outer, selection))

@@ -1,14 +1,25 @@
-"""Fitted models as folders of plain numbers and plain JSON: no pickle, nothing that could run code."""
+"""Fitted models as folders of plain numbers and plain JSON: no pickle, nothing that could run code.
 
-from selfcal.storage.model import (
-    FORMAT_VERSION,
-    Storable,
-    describe,
-    load_calibrator,
-    read_extra,
-    save_calibrator,
-)
-from selfcal.storage.state import ClassifierState
+torch is loaded only when a name that needs it is first used, so that a folder can be checked without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from selfcal.storage.files import FORMAT_VERSION, read_extra
+    from selfcal.storage.model import Storable, describe, load_calibrator, save_calibrator
+    from selfcal.storage.state import ClassifierState
+
+_HOME = {
+    "FORMAT_VERSION": "files",
+    "ClassifierState": "state",
+    "Storable": "model",
+    "describe": "model",
+    "load_calibrator": "model",
+    "read_extra": "files",
+    "save_calibrator": "model",
+}
 
 __all__ = [
     "FORMAT_VERSION",
@@ -19,3 +30,9 @@ __all__ = [
     "read_extra",
     "save_calibrator",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'selfcal.storage' has no attribute {name!r}")
+    return getattr(import_module(f"selfcal.storage.{_HOME[name]}"), name)

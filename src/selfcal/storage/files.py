@@ -83,6 +83,18 @@ def write(path: AnyPath, description: dict[str, Any], tensors: Tensors, extras: 
     )
 
 
+def model_files(path: AnyPath) -> list[Path]:
+    """The files of a model folder, without reading them; a path that is no such folder is an error, as in `read`."""
+    folder = _folder(path)
+    try:
+        files = list(folder.iterdir())
+    except OSError as error:
+        _unreadable(folder, error)
+    if folder / DESCRIPTION not in files:
+        raise ModelFormatError(f"{folder / DESCRIPTION} must be a file; it does not exist.")
+    return files
+
+
 def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The content of `model.json` and of every file it lists, after all hashes have been verified.
 

@@ -79,10 +79,11 @@ def infer_schema(
         size    number          1         2
         colour  category        0         2
     """
-    one_of("nonfinite", nonfinite, ("error", "impute"))
-    one_of("decimal", decimal, (".", ","))
+    check_numbers(nonfinite, decimal)
     features = table if target is None else table.drop(by_name(column_named(table, target)))
-    declared = _checked_kinds(kinds or {}, features)
+    declared = checked_kinds(kinds or {})
+    for name in declared:
+        column_named(features, name)
     schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
@@ -288,9 +289,15 @@ def _date_format(facts: _Facts) -> str | None:
     return fitting[0] if fitting else None
 
 
-def _checked_kinds(kinds: Mapping[str, str], table: pl.DataFrame) -> dict[str, str]:
+def check_numbers(nonfinite: str, decimal: str) -> None:
+    """Check the two options of `infer_schema` about numbers."""
+    one_of("nonfinite", nonfinite, ("error", "impute"))
+    one_of("decimal", decimal, (".", ","))
+
+
+def checked_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
+    """Return the declared kinds of columns, if each is one."""
     for name, kind in kinds.items():
-        column_named(table, name)
         base, colon, form = kind.partition(":")
         one_of(f"kinds[{name!r}]", base, KINDS)
         if colon and (base != "date" or "%" not in form):

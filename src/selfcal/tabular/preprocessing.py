@@ -16,7 +16,7 @@ from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
-from selfcal._support.checks import Float, listed, positive_int
+from selfcal._support.checks import Float, closest, listed, positive_int
 from selfcal.errors import DataError
 from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
 from selfcal.tabular.features import FeatureGroups
@@ -115,12 +115,14 @@ class Preprocessor:
         """Return the encoded table, whatever the order of its columns, with notes for the user."""
         known, given = {c.name for c in self.schema.columns} | {self.schema.target}, set(table.columns)
         missing = [c.name for c in self.schema.used if c.name not in given]
+        extra = tuple(name for name in table.columns if name not in known)
         if missing:
+            near = closest(missing[0], extra)
+            such_as = "" if near is None else f", such as {near!r}"
             raise DataError(
                 f"The table must have every column the model was trained on; missing {len(missing)}: "
-                f"{listed(missing, 20)}. Look for a column that was renamed, or a wrong separator (--sep)."
+                f"{listed(missing, 20)}. Look for a column that was renamed{such_as}, or a wrong separator (--sep)."
             )
-        extra = tuple(name for name in table.columns if name not in known)
         width = len(self.feature_names)
         if table.height == 0:
             return Encoded(np.empty((0, width)), {}, extra)

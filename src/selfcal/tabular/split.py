@@ -147,15 +147,16 @@ def _grouped(cells: pl.Series, schema: Schema, copies: Copies) -> Copies:
         f"{present.drop_nulls().n_unique():,} values are kept in the same part."
     ]
     if missing.any():
+        has = "has" if missing.sum() == 1 else "have"
         notes.append(
-            f"{missing.sum():,} of {len(cells):,} rows have no value in it; each is a separate group."
+            f"{missing.sum():,} of {len(cells):,} rows {has} no value in it; each is a separate group."
         )
     pairs = numbered(copies.groups * (int(groups.max()) + 1) + groups)
     apart = int(pairs.max()) - int(copies.groups.max())
     if apart:
         notes.append(
-            f"{apart:,} of {len(cells):,} rows repeat a row of another group, exactly or nearly; such copies may be "
-            "in different parts."
+            f"{apart:,} of {len(cells):,} rows repeat{'s' * (apart == 1)} a row of another group, exactly or "
+            "nearly; such copies may be in different parts."
         )
     return Copies(groups, tuple(notes))
 

@@ -88,12 +88,13 @@ def read_target(
     unlabelled = text.is_null()
     if unlabelled.any():
         count = int(unlabelled.sum())
+        has, are = ("has", "is") if count == 1 else ("have", "are")
         if not drop_unlabelled or count == len(text):
             raise DataError(
-                f"Column {name!r} must hold a label in every row; {count:,} of {len(text):,} have none, first row "
-                f"{first_row(unlabelled)}. Label them, or leave them out with --drop-unlabelled."
+                f"Column {name!r} must hold a label in every row; {count:,} of {len(text):,} {has} none, first "
+                f"row {first_row(unlabelled)}. Add it, or leave out such rows with --drop-unlabelled."
             )
-        notes.append(f"{count:,} of {len(text):,} rows have no label in column {name!r} and are left out.")
+        notes.append(f"{count:,} of {len(text):,} rows {has} no label in column {name!r} and {are} left out.")
     rows = np.flatnonzero(~unlabelled.to_numpy())
     text = text.drop_nulls()
     respelt = _respelt(text.unique().to_list())

@@ -42,6 +42,7 @@ class Task:
         reading: Options of `read_table`.
         fitting: Options of `TableModel.fit`.
         settings: Settings of the classifier, common to all candidates.
+        method: The method of candidates that are named after their other settings only.
         within: If given, rows that `TableModel(seed=within)` would hold out are left out, so that a choice made here
             can be evaluated there.
     """
@@ -51,6 +52,7 @@ class Task:
     reading: Mapping[str, Any] = field(default_factory=dict)
     fitting: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    method: str | None = None
     within: int | None = None
 
     def identity(self) -> dict[str, Any]:
@@ -59,7 +61,8 @@ class Task:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         fitting = {name: value for name, value in self.fitting.items() if value}
         shared = {"target": self.target, "fitting": fitting, "settings": dict(self.settings)}
-        return {"data": digest, **shared, "within": self.within}
+        method = {} if self.method is None else {"method": self.method}
+        return {"data": digest, **shared, **method, "within": self.within}
 
     def run(self, candidate: Candidate, seed: int) -> Row:
         """Train and evaluate once; a failure is recorded in the row."""
@@ -87,7 +90,14 @@ class Task:
 
 
 def run_trials(
-    task: Task, candidates: Sequence[Candidate], *, seeds: int, results: Path, jobs: int, title: str
+    task: Task,
+    candidates: Sequence[Candidate],
+    *,
+    seeds: int,
+    results: Path,
+    jobs: int,
+    title: str,
+    replace: bool = False,
 ) -> list[Row]:
     """Run every candidate with every seed; what `results` has is not run again, and what fails is a row, too.
 
@@ -98,11 +108,12 @@ def run_trials(
         results: The file that keeps the rows.
         jobs: Processes to use.
         title: The title of the progress bar.
+        replace: Replace results of another task, instead of an error.
 
     Returns:
         The rows.
     """
-    kept = Results(results, task.identity())
+    kept = Results(results, task.identity(), replace=replace, remedy="add --force to replace them")
     units = list(product([c.name for c in candidates], range(seeds)))
     work = partial(_work, task, {c.name: c for c in candidates})
     return run_all_units(work, units, kept, jobs=jobs, title=title, key=("name", "seed"))

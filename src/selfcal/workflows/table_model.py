@@ -106,6 +106,7 @@ class TableModel:
         # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be huge
         settings = {"standardize": False, **settings}
         self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)
+        self.classifier.check_settings()
 
     def fit(
         self,

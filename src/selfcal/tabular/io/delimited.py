@@ -28,7 +28,7 @@ def delimited_batches(
     if first is None or not first.data.strip(b"\r\n"):
         raise DataError(f"{opened.name} must hold a table; the file is empty. Check the path and the export.")
     header, body = split_header(first)
-    chosen = _separator(header, body, opened.name) if sep is None else _checked_separator(sep)
+    chosen = _separator(header, body, opened.name) if sep is None else checked_separator(sep)
     layout = Layout(opened.name, chosen, (), ragged)
     columns = header_names(header, layout)
     _refuse_data_as_header(columns, opened.name)
@@ -91,7 +91,8 @@ def _quoted_fields(record: Block, sep: str) -> int:
     return sum(part.count(sep.encode()) for part in outside) + 1
 
 
-def _checked_separator(sep: str) -> str:
+def checked_separator(sep: str) -> str:
+    """Return the character for a separator, which may also be the word tab; anything else is an error."""
     word = {"tab": "\t", "\\t": "\t"}.get(sep, sep)
     if len(word) == 1 and word.isascii() and word not in '"\n\r\0':
         return word

@@ -118,8 +118,8 @@ def _parts(
         if rows == 0:
             if not allow_empty:
                 raise DataError(
-                    f"{opened.name} must hold at least one row; it has a header of {empty.width} columns and no "
-                    "rows. Check the export."
+                    f"{opened.name} must hold at least one row; it has a header of {empty.width} "
+                    f"column{'s' * (empty.width != 1)} and no rows. Check the export."
                 )
             yield empty
 

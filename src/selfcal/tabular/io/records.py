@@ -163,9 +163,9 @@ class Layout:
         if not many:
             remedy = "If missing fields at the end of a line are meant to be empty, pass --ragged."
         raise DataError(
-            f"{self.name} must have {expected} fields in every line, as its header has; line {line} has "
-            f"{fields[record]}, too {'many' if many else 'few'} ({such(int(wrong.sum()), 'line')} in this part of "
-            f"the file). {remedy}"
+            f"{self.name} must have {expected} field{'s' * (expected != 1)} in every line, as its header has; line "
+            f"{line} has {fields[record]}, too {'many' if many else 'few'} ({such(int(wrong.sum()), 'line')} in this "
+            f"part of the file). {remedy}"
         )
 
     def _place(self, block: Block, offset: int) -> str:

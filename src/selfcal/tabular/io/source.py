@@ -75,6 +75,13 @@ class Opened:
         self._open.close()
 
 
+def check_source(source: str | os.PathLike[str]) -> None:
+    """Raise the error of `open_source` for a path that cannot be opened; a pipe opens only once and is not tried."""
+    if source != "-" and not Path(source).is_fifo():
+        with Opened("the data", b"", iter(())) as opened:
+            _open_path(source, opened)
+
+
 def open_source(source: Source) -> Opened:
     """Open a source; gzip is detected by its first bytes, whatever the name, and decompressed."""
     opened = Opened("the data", b"", iter(()))
@@ -112,7 +119,7 @@ def _begin(stream: BinaryIO, opened: Opened) -> None:
 def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:
     """Yield the text as UTF-8 without a byte order mark; UTF-8 input is passed on unchecked."""
     marked = next((name for mark, name in _BOMS if opened.head.startswith(mark)), "utf-8")
-    actual = marked if encoding is None else _text_encoding(encoding)
+    actual = marked if encoding is None else text_encoding(encoding)
     chunks = opened.chunks if actual == "utf-8" else _recode(opened.chunks, actual, opened.name)
     head, rest = _peek(chunks)
     chunks = chain([head.removeprefix(codecs.BOM_UTF8)], rest)
@@ -135,7 +142,7 @@ def _open_path(source: str | os.PathLike[str], opened: Opened) -> BinaryIO:
         siblings = (
             os.listdir(path.parent) if isinstance(error, FileNotFoundError) and path.parent.is_dir() else []
         )
-        hint = did_you_mean(path.name, siblings, cutoff=0.6) or " Check the path."
+        hint = did_you_mean(path.name, siblings) or " Check the path."
         raise DataError(f"{source} cannot be opened: {reason}.{hint}") from None
     return stream
 
@@ -183,7 +190,8 @@ def _gunzip(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
         raise DataError(f"{name} is a gzip file that was cut off. Fetch or write it again.")
 
 
-def _text_encoding(encoding: str) -> str:
+def text_encoding(encoding: str) -> str:
+    """Return Python's name of a text encoding; an unknown one is an error."""
     try:
         "".encode(encoding)
         return codecs.lookup(encoding).name.removesuffix("-sig")
