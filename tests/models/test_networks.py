@@ -237,7 +237,7 @@ import sys, torch
 from selfcal import models
 before = len(sys.modules)
 with torch.device("meta"):
-    for make in (models.mlp, models.tabular, models.tabm, models.realmlp):
+    for make in (models.mlp, models.tabular, models.tabm, models.realmlp, models.discriminant):
         make(4, 3)
 print(len(sys.modules) - before)
 """

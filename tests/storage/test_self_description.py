@@ -1,5 +1,6 @@
 """A contract for every module that describes itself: spec -> JSON -> module -> the same logits, bit for bit."""
 
+import inspect
 import json
 import pkgutil
 import subprocess
@@ -48,9 +49,10 @@ class Sharpened(Wrapper, key="sharpened"):
 
 
 def network(name="mlp"):
-    if name in ("mlp", "realmlp", "tabm", "tabular"):
-        return getattr(models, name)(N_FEATURES, N_CLASSES, hidden=(5, 4))
-    return getattr(models, name)(n_classes=N_CLASSES, width=2, channels=1)
+    settings = {"n_features": N_FEATURES, "hidden": (5, 4), "width": 2, "channels": 1}
+    make = getattr(models, name)
+    known = inspect.signature(make).parameters
+    return make(n_classes=N_CLASSES, **{key: value for key, value in settings.items() if key in known})
 
 
 def ensemble(*members):
