@@ -95,7 +95,8 @@ class Ours:
         fitted = [
             self._classifier(seed, network).fit(X, y, feature_groups=groups) for network in self.networks
         ]
-        return min(fitted, key=lambda model: model.history_.selection_loss.min())
+        # trees have no such losses, but no choice of networks either
+        return min(fitted, key=lambda model: model.history_.selection_loss.min(initial=np.inf))
 
     def unavailable(self) -> str:
         """Settings are checked before the data: an empty table tells whether they are known."""
