@@ -36,14 +36,14 @@ def test_every_case_is_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys)
     ask = ["--json", str(tmp_path / "jobs.json"), "--data", str(folder), "--results", str(tmp_path / "R.md")]
     jobs.main(ask)
     rows = json.loads((tmp_path / "jobs.json").read_text())["rows"]
-    assert [row["failed"] for row in rows] == [None] * 3
-    assert fitted == [1, jobs.CORES, jobs.CORES]
+    assert [row["failed"] for row in rows] == [None] * 4
+    assert fitted == [1, *[jobs.CORES] * 3]
     shown = capsys.readouterr().out
     assert "| tiny |" in shown
-    assert "same bits on 1 of 1 tables" in shown
+    assert "same bits on 1 of 1; met" in shown
     assert (tmp_path / "R.md").read_text().startswith("# Processes")
     jobs.main(ask)
-    assert len(fitted) == 3  # nothing is run twice
+    assert len(fitted) == 4  # nothing is run twice
 
 
 def test_other_work_ends():
@@ -54,11 +54,16 @@ def test_other_work_ends():
 
 def test_targets_that_are_missed_say_so():
     def row(case, seconds, log_loss, bits="a"):
-        cell = {"set": "t", "case": case, "seed": 0, "failed": None, "cut": False}
+        cell = {"set": "t", "case": case, "seed": 0, "failed": None}
         return cell | {"seconds": seconds, "log_loss": log_loss, "probabilities": bits}
 
-    text = jobs.markdown([row("one", 50.0, 0.5), row("two", 45.0, 0.5, "b"), row("busy", 60.0, 0.51)])
-    assert text.count("**missed**") == 4
-    good = jobs.markdown([row("one", 50.0, 0.5), row("two", 25.0, 0.5), row("busy", 60.0, 0.501)])
-    assert "**missed**" not in good
+    missed = [
+        row("one", 50.0, 0.5),
+        row("two", 45.0, 0.5, "b"),
+        row("usual", 45.0, 0.5),
+        row("busy", 60.0, 0.51),
+    ]
+    assert jobs.markdown(missed).count("**missed**") == 4
+    met = [row("one", 50.0, 0.5), row("two", 25.0, 0.5), row("usual", 25.0, 0.5), row("busy", 60.0, 0.501)]
+    assert "**missed**" not in jobs.markdown(met)
     assert "failed: `no`" in jobs.markdown([row("one", 1.0, 1.0) | {"failed": "no"}])
