@@ -32,7 +32,7 @@ from selfcal.errors import TimeBudgetWarning
 TITLE, KEY = "Processes", ("set", "case", "seed")
 CORES, BUDGET, AMPLE = 2, 60.0, 900.0
 CASES = ONE, TWO, USUAL, BUSY = "one", "two", "usual", "busy"
-"""One and two processes with a budget that cuts nothing short; two with the usual one, without and with other work."""
+"""One and two processes with an ample budget; two with the usual one, without and with other work."""
 MOST_SECONDS, LEAST_SPEED_UP, MOST_LOSS = 40.0, 1.6, 0.01
 """The median of `USUAL` on tables of 5,000 rows, the ratio of `ONE` to `TWO`, and how much worse `BUSY` may be."""
 
@@ -101,8 +101,8 @@ def markdown(rows: Sequence[Row]) -> str:
         if row["failed"] is None:
             found.setdefault(row["set"], {})[row["case"]] = row
     lines = [
-        f"`auto`, in seconds: one and two processes with a budget of {AMPLE:.0f} s, two with the usual {BUDGET:.0f} s, and "
-        f"beside {CORES} processes of other work (*busy*).",
+        f"`auto`, in seconds: one and two processes with a budget of {AMPLE:.0f} s, two with {BUDGET:.0f} s, "
+        f"and those beside {CORES} processes of other work (*busy*).",
         "",
         "| table | one | two | ratio | same bits | usual | busy | log loss, usual | busy | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
