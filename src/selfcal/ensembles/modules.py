@@ -125,7 +125,9 @@ class EnsembleModule(Wrapper, key="members"):
         return cls([build(member) for member in value])
 
     def summary(self) -> str:
-        """The number of models."""
+        """The number of models, or what the only one is."""
+        if len(self.members) == 1:
+            return summary_of(self.members[0])
         return f"ensemble of {len(self.members)} models"
 
 
