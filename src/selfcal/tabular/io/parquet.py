@@ -30,7 +30,7 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
     source = opened.path if opened.path is not None else b"".join(opened.chunks)
     table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
     schema = table.collect_schema()
-    plan = table.select(_simplified(name, dtype, opened.name) for name, dtype in schema.items())
+    plan = table.select(simplified(name, dtype, opened.name) for name, dtype in schema.items())
     yield pl.DataFrame(schema=plan.collect_schema())
     try:
         check_pages(source)
@@ -43,7 +43,8 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
         yield part
 
 
-def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+def simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+    """Return a column as numbers, text, booleans or dates; an error names one of another type, and its table."""
     column = by_name(name)
     if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Null)):
         return column.cast(pl.String)
