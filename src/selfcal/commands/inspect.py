@@ -48,18 +48,19 @@ def inspect(
                 "description": description,
                 "schema": loaded.schema.to_dict(),
                 "notes": loaded.notes,
-                "report_numbers": loaded.report.to_dict(),
+                "report_numbers": loaded.report.to_dict() if loaded.has_report else None,
             }
         )
         return
     most = len(loaded.classes) if all_columns else SHOWN
     classes = ", ".join(map(shorten, loaded.classes[:most])) + (", ..." if len(loaded.classes) > most else "")
     files = {name: seal["bytes"] for name, seal in description["files"].items()}
+    n_inputs = len(loaded.preprocessor.feature_names)
     facts = {
-        "target": shorten(loaded.schema.target or ""),
+        "target": shorten(loaded.schema.target or "not named: fitted from Python"),
         "classes": f"{len(loaded.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
-        "network": f"{counted(loaded.classifier.n_features_in_, 'input')}, {summary_of(loaded.classifier.module_)}",
+        "network": f"{counted(n_inputs, 'input')}, {summary_of(loaded.classifier.module_)}",
         **tried(loaded.classifier),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
         "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
@@ -72,13 +73,19 @@ def inspect(
     say()
     say(schema_text(loaded.schema, len(loaded.schema.columns) if all_columns else 40))
     say()
-    judged = loaded.report.methods[0]
-    say(verdict_text(judged))
-    say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
-    say(scores_text(judged, loaded.report.level))
-    if loaded.report.refit is not None:
-        say()
-        say(loaded.report.refit.text)
+    if loaded.has_report:
+        judged = loaded.report.methods[0]
+        say(verdict_text(judged))
+        say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
+        say(scores_text(judged, loaded.report.level))
+        if loaded.report.refit is not None:
+            say()
+            say(loaded.report.refit.text)
+    else:
+        say(
+            "Not evaluated: it was fitted from Python, without held-out rows. Predict labelled rows with selfcal "
+            "predict, and pass the result to selfcal evaluate."
+        )
     if loaded.notes:
         say()
         say("\n".join(f"note: {text}" for text in loaded.notes))

@@ -87,7 +87,7 @@ def predict(
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
     alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
-    batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
+    batch_rows = max(1, min(ROWS, NUMBERS // len(loaded.preprocessor.feature_names)))
     showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **reading)
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)

@@ -4,13 +4,15 @@
 |---|---|
 | `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
 | `model.json` | everything else, the SHA-256 of each other file, and at its end the SHA-256 of all before it |
-| `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
+| `preprocessor.skops` | the encoding of a data frame, if the model was fitted on one |
+| `report.html`, `model_card.md` | what was given to `save` as extras |
 
 What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -31,9 +33,11 @@ from selfcal.calibrators._base import LogitCalibrator
 from selfcal.ensembles import Ensemble
 from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
 from selfcal.models.spec import has_own, maker_of, spec_of
+from selfcal.storage import skops_archive
 from selfcal.storage.files import (
     FORMAT,
     FORMAT_VERSION,
+    PREPROCESSOR,
     SEAL,
     TENSORS,
     AnyPath,
@@ -56,6 +60,7 @@ from selfcal.storage.parts import (
     weights_of,
 )
 from selfcal.storage.state import ClassifierState
+from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
@@ -123,9 +128,13 @@ class Storable(ABC):
             True
         """
         check_is_fitted(self)
-        description, tensors = _taken_apart(type(self).__name__, self._state(), own_network)
+        state = self._state()
+        description, tensors = _taken_apart(type(self).__name__, state, own_network)
         description["metrics"] = None if metrics is None else as_json(metrics)
-        return write(path, description, tensors, extras or {})
+        files = dict(extras or {})
+        if state.preprocessor is not None and PREPROCESSOR not in files:
+            files[PREPROCESSOR] = skops_archive.dump({"preprocessor": state.preprocessor.state()})
+        return write(path, description, tensors, files)
 
     @classmethod
     def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
@@ -135,7 +144,7 @@ class Storable(ABC):
             path: The folder.
             network: The function that makes the network, if it was saved with ``own_network=True``.
         """
-        description, stored = _opened(path, cls.__name__)
+        description, files = _opened(path, cls.__name__)
         spec = field(description, "network", dict, type(None))
         with _distrust(path):
             own = spec is None or has_own(spec)
@@ -146,9 +155,10 @@ class Storable(ABC):
             )
         if network is not None and not own:
             raise ConfigError(f"network must be left out: {path} describes its own network.")
-        tensors = parse_tensors(stored, path)
+        tensors = parse_tensors(files[TENSORS], path)
+        preprocessor = _preprocessor(files.get(PREPROCESSOR), path)
         with _distrust(path, but=(ConfigError,) if network else ()):
-            return cls._from_state(_put_together(description, tensors, network))
+            return cls._from_state(_put_together(description, tensors, network, preprocessor))
 
 
 def save_calibrator(
@@ -178,8 +188,8 @@ def save_calibrator(
 
 def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
     """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
-    description, stored = _opened(path, "Calibrator")
-    tensors = parse_tensors(stored, path)
+    description, files = _opened(path, "Calibrator")
+    tensors = parse_tensors(files[TENSORS], path)
     with _distrust(path):
         classes = classes_of(field(description, "classes", dict))
         arrays = _by_part(tensors)["calibrator"]
@@ -200,8 +210,8 @@ def _header(kind: str) -> Values:
     return {"format": FORMAT, **version, "kind": kind}
 
 
-def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
-    """The description and the bytes of the tensors, verified; a warning names the caller of the caller."""
+def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, dict[str, bytes]]:
+    """The description and the bytes of the other files, verified; a warning names the caller of the caller."""
     description, files = read(path)
     if kind is not None and field(description, "kind", str) != kind:
         raise ModelFormatError(
@@ -214,7 +224,7 @@ def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
             UnsealedModelWarning,
             stacklevel=3,
         )
-    return description, files[TENSORS]
+    return description, files
 
 
 @contextmanager
@@ -259,12 +269,29 @@ def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[
     return description, weights_of(state.module) | scaling | arrays
 
 
-def _put_together(description: Values, tensors: Tensors, network: Network | None) -> ClassifierState:
+def _preprocessor(archive: bytes | None, path: AnyPath) -> Preprocessor | None:
+    if archive is None:
+        return None
+    try:
+        return Preprocessor.from_state(skops_archive.load(archive)["preprocessor"], budget=sys.maxsize)
+    except Exception as error:  # a damaged or hostile file may raise anything
+        raise ModelFormatError(
+            f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
+        ) from error
+
+
+def _put_together(
+    description: Values, tensors: Tensors, network: Network | None, preprocessor: Preprocessor | None
+) -> ClassifierState:
     settings = field(description, "settings", dict)
+    if isinstance(settings.get("class_weight"), list):
+        settings["class_weight"] = dict(settings["class_weight"])
     hidden = field(settings, "hidden", list, type(None))
     settings["hidden"] = None if hidden is None else tuple(hidden)
     classes = classes_of(field(description, "classes", dict))
     n_features, names = _features(field(description, "features", dict))
+    if preprocessor is not None and len(preprocessor.feature_names) != n_features:
+        raise ModelFormatError("The preprocessor is not that of the network.")
     sizes, parts = (n_features, len(classes)), _by_part(tensors)
     mean, scale = (_column(parts["scaling"], name, n_features) for name in ("mean", "scale"))
     # from here on there are as many features as numbers in the file
@@ -281,6 +308,7 @@ def _put_together(description: Values, tensors: Tensors, network: Network | None
         classes=classes,
         n_features=n_features,
         feature_names=names,
+        preprocessor=preprocessor,
         mean=mean,
         scale=scale,
         module=module,
@@ -327,6 +355,9 @@ def _settings(given: Values) -> Values:
         given["method"] = recipe.name if known else repr(recipe)
     if isinstance(given["random_state"], np.random.RandomState):
         given["random_state"] = None
+    if isinstance(given["class_weight"], Mapping):
+        # as pairs, since a name in JSON is text, and a label may be a number
+        given["class_weight"] = [*given["class_weight"].items()]
     return {name: as_json(value) for name, value in given.items()}
 
 
