@@ -189,11 +189,12 @@ class TableModel:
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
         if not len(self.held_out_confidence):
-            how = "refitted on all rows" if self.has_report else "fitted from Python, without held-out rows"
+            how = "refitted on all rows. Fit it without --refit"
+            if not self.has_report:
+                how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
             raise ConfigError(
                 "A guaranteed maximum risk needs labelled rows that the model was not trained on; this model was "
-                f"{how}. Fit it with selfcal fit, without --refit, or choose a threshold on new labelled rows with "
-                "SelectiveClassifier."
+                f"{how}, or choose a threshold on new labelled rows with SelectiveClassifier."
             )
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
