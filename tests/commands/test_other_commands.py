@@ -232,7 +232,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
         patched.setattr(comparison.Task, "run", lambda *_: pytest.fail("a finished trial ran again"))
         shutil.copytree(tmp_path / "whole", tmp_path / "cut")
         shutil.rmtree(tmp_path / "cut" / "model")
-        patched.setattr(engine, "progress_bar", lambda *_: nullcontext(lambda *_: stop(0)))
+        patched.setattr(engine, "progress_bar", lambda *_, **__: nullcontext(lambda *_: stop(0)))
         stopped = run(*args, "--out", tmp_path / "cut")
     assert stopped.exit_code == 143
     assert "Run the same command again to continue" in stopped.stderr
