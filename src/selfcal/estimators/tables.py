@@ -155,7 +155,7 @@ _ADVICE = tuple(
         r"pass --nonfinite impute to treat them as missing": "make them None to treat them as missing",
         r"Pass --decimal ',', or ": "Turn them into numbers, or pass ",
         r", or a wrong separator \(--sep\)": "",
-        r"columns or categories \(--max-levels\), or raise the budget \(--memory of selfcal fit\)": "or columns",
+        r"columns or categories \(--max-levels of .+\), or raise .+\)": "or columns",
         r"first below the header": "first",
     }.items()
 )
