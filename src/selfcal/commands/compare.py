@@ -34,7 +34,7 @@ from selfcal.errors import ConfigError
 if TYPE_CHECKING:
     from selfcal.workflows.comparison import Candidate, Standing, Task
 
-Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
+Data = Annotated[str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
 GRID = {"learning_rate": "0.002,0.005,0.015", "hidden": "64x64,256x256"}
 
