@@ -74,7 +74,12 @@ def bad(name, data, *message, **options):
         bad("D25-struct", parquet(pl.DataFrame({"x": [{"a": 1}]})), "column 'x' is Struct"),
         bad("D25-bytes", parquet(pl.DataFrame({"x": [b"1"]})), "column 'x' is Binary"),
         bad("D25-duration", parquet(pl.DataFrame({"x": [datetime.timedelta(1)]})), "column 'x' is Duration"),
-        bad("D25-gzip", gzip.compress(parquet(pl.DataFrame({"x": [1]}))), "gzipped Parquet", "gunzip"),
+        bad(
+            "D25-gzip",
+            gzip.compress(parquet(pl.DataFrame({"x": [1]}))),
+            "Parquet file inside a gzip file",
+            "Unpack",
+        ),
     ],
 )
 def test_refused(data, message, options):

@@ -141,7 +141,9 @@ class _Facts:
             return ""
         text = text_cells(self.cells, self.spellings)
         example = int((text.str.len_chars() * self.values.is_not_null()).arg_max() or 0)
-        kind = f"numbers {notation.text}".strip()
+        grouped = notation.thousands != "," or text.str.contains(",", literal=True).any()
+        shown = notation if grouped else replace(notation, thousands="")
+        kind = f"numbers {shown.text}".strip()
         return f"is read as {kind}: {shorten(text[example])!r} is {self.values[example]:.15g}"
 
 

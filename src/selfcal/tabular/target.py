@@ -143,8 +143,8 @@ def _refuse_measurements(name: str, cells: pl.Series, decimal: str | None) -> No
         row = first_row(fractions if decimals else read.is_not_null())
         raise DataError(
             f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct {kind} such as "
-            f"{shorten(cells[row - 1])}, in row {row}, and looks continuous. Bin them into classes first, such as low, "
-            "medium and high, or pass --classes-anyway if each is a class."
+            f"{shorten(cells[row - 1])}, in row {row}, and looks continuous. Bin them into classes first, such as "
+            "low, medium and high, or pass --classes-anyway if each is a class."
         )
 
 

@@ -65,12 +65,9 @@ class Layout:
             return f"Using {self.columns[0]!r} as the {what} of class {self.classes[1]!r}{percent}{where}."
         named = all(one in name for one, name in zip(self.classes, self.columns, strict=True))
         classes = "" if named else f", of the classes {listed(self.classes, 5)}"
-        rounded = (
-            ""
-            if self.digits is None
-            else f", rounded to {counted(self.digits, 'digit')} and rescaled to sum to 1"
-        )
-        return f"Using {counted(len(self.columns), 'column')} of {self.unit}: {listed(self.columns, 5)}{classes}{rounded}."
+        rounded = "" if self.digits is None else f", rounded to {self.digits} digits and rescaled to sum to 1"
+        used = f"{counted(len(self.columns), 'column')} of {self.unit}: {listed(self.columns, 5)}"
+        return f"Using {used}{classes}{rounded}."
 
     def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
         """The probabilities of some rows, the first of which is row `start` + 1 of the table.
@@ -143,8 +140,8 @@ class Layout:
             raise DataError(
                 f"Columns {listed(self.columns, 5)} must hold probabilities that sum to one in each row; row "
                 f"{row + 1} is {np.array2string(values[row], threshold=6, precision=4)} with sum {total[row, 0]:.6g} "
-                f"({such(int(wrong.sum()), 'row')}). For logits pass --logits, for percentages --scale percent; otherwise "
-                "name the columns of all classes with --columns, or write the probabilities with more digits."
+                f"({such(int(wrong.sum()), 'row')}). For logits pass --logits, for percentages --scale percent; "
+                "otherwise name the columns of all classes (--columns) or write more digits."
             ) from None
 
     def _of_one_class(self, values: Float, name: str) -> Float:
@@ -253,7 +250,7 @@ def digits_shown(values: Float) -> int | None:
     if not (off > checks.ROW_SUM_TOLERANCE).any():
         return None
     fitting = (
-        d for d in range(1, _MOST_DIGITS + 1) if np.allclose(values, values.round(d), rtol=0, atol=1e-9)
+        d for d in range(2, _MOST_DIGITS + 1) if np.allclose(values, values.round(d), rtol=0, atol=1e-9)
     )
     digits = next(fitting, None)
     return digits if digits is not None and (off <= rounding(values.shape[1], digits)).all() else None

@@ -36,8 +36,8 @@ def read_batches(
     r"""Read a table in batches, in memory that does not grow with the file.
 
     Cells of CSV and similar files are strings, exactly as in the file: an empty cell is null, `""` the empty
-    string. JSON lines and Excel workbooks give strings, too. Columns of Parquet and Arrow files keep their type. Every
-    error is a `DataError` that names the line.
+    string. JSON lines and Excel workbooks give strings, too. Columns of Parquet and Arrow files keep their type.
+    Every error is a `DataError` that names the line.
 
     Args:
         source: A path (`-` for standard input), bytes, or an open binary file. Its first bytes tell the format,
