@@ -160,7 +160,7 @@ def understand(text: pl.Series, *, decimal: str | None = None, declared: bool = 
     counts = matched["unit"].value_counts(sort=True).filter(pl.col("unit") != "")
     units = tuple(counts["unit"])
     with_unit = int(counts["count"].sum())
-    if len(units) > 1 and not declared:
+    if len(units) > 1 and not declared and counts["count"][0] < MIN_READABLE * len(text):
         return Understood(units=units if with_unit > (1 - MIN_READABLE) * len(text) else ())
     if units and with_unit < len(text) / 2 and not declared:
         return Understood()

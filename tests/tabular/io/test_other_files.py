@@ -16,8 +16,6 @@ import pytest
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.io import archives, read_batches, read_table, source
 
-pytestmark = pytest.mark.fault("D36")
-
 CSV = b"x,y\n1,a\n2.50,b\n"
 ROWS = [("1", "a"), ("2.50", "b")]
 
