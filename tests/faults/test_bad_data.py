@@ -383,5 +383,5 @@ def test_amounts_of_money_are_numbers_and_that_is_said():
 def test_json_lines_are_read_and_a_json_array_is_named():
     """More formats in tests/tabular/io/test_other_files.py."""
     assert read_table(b'{"x": 1}\n{"x": 2}\n').rows() == [("1",), ("2",)]
-    with pytest.raises(DataError, match="it is a JSON array. Write one object in each line"):
+    with pytest.raises(DataError, match=r"it is a JSON array. Write one object in each line"):
         read_table(b'[{"x": 1}, {"x": 2}]')
