@@ -146,7 +146,7 @@ def test_not_fitted(tmp_path):
 def test_the_graph_of_a_classifier_fitted_on_a_data_frame():
     rng = np.random.default_rng(0)
     table = pl.DataFrame(
-        {"size": 1e4 * rng.normal(size=120), "colour": rng.choice(["red", "green", None], 120)}
+        {"size": 1e4 * rng.normal(size=120), "colour": rng.choice(["red", "green", None], 120).tolist()}
     )
     clf = SelfCalibratedClassifier("standard", max_epochs=20, hidden=(5,), random_state=0)
     state = clf.fit(table, table["size"].to_numpy() > 0)._state()

@@ -148,12 +148,12 @@ def _in_words_of_python() -> Iterator[None]:
 _ADVICE = tuple(
     (re.compile(option), advice)
     for option, advice in {
+        r"--kind '(.+?)=([^']+)'": r"kinds={'\1': '\2'}",
         r"--kind (.+?)=(date:\S+?|\w+)(?=[,.;)]?(?:\s|$))": r"kinds={'\1': '\2'}",
         r"with the column declared \(--kind\)": "with the column declared (kinds)",
         r"add their spelling to the missing values \(--missing .+?\)(?=, or declare)": "make them None",
         r"their spelling as a missing value \(--missing\)": "None in their place",
         r"pass --nonfinite impute to treat them as missing": "make them None to treat them as missing",
-        r"Pass --decimal ',', or ": "Turn them into numbers, or pass ",
         r", or a wrong separator \(--sep\)": "",
         r"columns or categories \(--max-levels of .+\), or raise .+\)": "or columns",
         r"first below the header": "first",
