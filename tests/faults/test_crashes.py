@@ -53,6 +53,17 @@ def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_pat
 
 
 @pytest.mark.fault("F1")
+def test_a_killed_run_with_loaders_that_shuffle_may_go_on_for_longer(nursery, tmp_path):
+    shuffled = {"shuffled": True}
+    nursery.start("bo4sc", tmp_path, point="in a step", number=4, settings={**shuffled, "max_steps": 45})
+    assert nursery.wait()[0] == -signal.SIGKILL
+    nursery.start("bo4sc", tmp_path, settings={**shuffled, "max_steps": 45})
+    assert nursery.wait()[0] == 0
+    nursery.start("bo4sc", tmp_path, settings=shuffled)
+    assert nursery.wait() == (0, digest(run("bo4sc", **shuffled)))
+
+
+@pytest.mark.fault("F1")
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("recipe", QUICK)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6])

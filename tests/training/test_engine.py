@@ -478,7 +478,7 @@ def test_misuse(call, error, wording):
         call()
 
 
-def test_watch_is_called_at_every_evaluation_and_after_the_last_step():
+def test_the_callback_is_called_at_every_evaluation_and_after_the_last_step():
     seen = []
     module = torch.nn.Linear(2, 2)
     data = (torch.randn(20, 2), torch.arange(20) % 2)
@@ -489,7 +489,7 @@ def test_watch_is_called_at_every_evaluation_and_after_the_last_step():
         optimizer=SGD(lr=0.1),
         max_steps=25,
         evaluate_every=10,
-        watch=lambda step: seen.append(step.count),
+        callback=lambda event: seen.append(event.n_steps),
     )
     assert seen == [10, 20, 25]
 
