@@ -198,7 +198,7 @@ def test_more_steps_are_allowed_when_a_run_is_resumed(tmp_path):
     assert first.history.selection_step.tolist() == [6, 12, 18, 20]
     assert digest(run(recipe, tmp_path, max_steps=41)) == digest(run(recipe, max_steps=41))
     assert digest(run(recipe, tmp_path)) == digest(run(recipe))
-    with pytest.raises(ConfigError, match="at least the 60 steps .* got 30"):
+    with pytest.raises(ConfigError, match=r"at least the 60 steps .* got 30"):
         run(recipe, tmp_path, max_steps=30)
 
 
@@ -206,7 +206,7 @@ def test_more_steps_are_allowed_when_a_run_is_resumed(tmp_path):
 def test_a_step_size_that_depends_on_the_number_of_steps_is_not_extended(tmp_path):
     settings = {"optimizer": Adam(lr=CosLog(0.04))}
     run("standard", tmp_path, max_steps=20, **settings)
-    with pytest.raises(CheckpointError, match="optimizer was .*n_steps=20.* and is .*n_steps=60"):
+    with pytest.raises(CheckpointError, match=r"optimizer was .*n_steps=20.* and is .*n_steps=60"):
         run("standard", tmp_path, **settings)
 
 
