@@ -228,7 +228,7 @@ def train(
                         loss = run.evaluated(losses, patience=patience, last=last, regular=regular)
                         if late:
                             run.out_of_time()
-                        if callback(_event(run, report, loss)) is True:
+                        if callback(_event(run, report, loss)):
                             run.stopped()
                 after_step()
         outer_params, best_step = (
