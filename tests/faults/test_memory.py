@@ -45,7 +45,7 @@ def memory_for(monkeypatch):
         if len(batch.x) > limit["rows"]:
             raise limit["error"]
 
-    def evaluate_or_fail(self, outer, batch):
+    def evaluate_or_fail(self, outer, batch, **settings):
         found = evaluate(self, outer, batch)  # running statistics have moved by now
         check(batch)
         return found
