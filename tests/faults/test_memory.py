@@ -46,7 +46,7 @@ def memory_for(monkeypatch):
             raise limit["error"]
 
     def evaluate_or_fail(self, outer, batch, **settings):
-        found = evaluate(self, outer, batch)  # running statistics have moved by now
+        found = evaluate(self, outer, batch, **settings)  # running statistics have moved by now
         check(batch)
         return found
 
