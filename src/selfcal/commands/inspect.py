@@ -75,7 +75,7 @@ def inspect(
     judged = loaded.report.methods[0]
     say(verdict_text(judged))
     say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
-    say(scores_text(judged, loaded.report.level))
+    say(scores_text(judged, loaded.report.level, loaded.report.baseline))
     if loaded.report.refit is not None:
         say()
         say(loaded.report.refit.text)
