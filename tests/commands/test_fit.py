@@ -28,6 +28,7 @@ def test_the_model_folder_is_complete_and_nothing_else_is_left(shelf):
         "model_card.md",
         "preprocessor.skops",
         "report.html",
+        "report.json",
     ]
     assert files(shelf) == ["people-model", "people.csv", "predictions.csv"]
     said = describe(shelf / "people-model")

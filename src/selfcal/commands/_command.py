@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections import Counter
@@ -23,14 +24,14 @@ _WITHOUT_EFFECT = {"--out": 1, "--report": 1, "--force": 0, "--resume": 0, "--js
 
 
 def typed() -> str:
-    """The running command as it was typed, without options that only say where the result goes."""
+    """The running command as it was typed, without folders of this machine and options that only say where to."""
     words, skip = ["selfcal"], 0
     for word in _running.get():
         name, given, _ = word.partition("=")
         if skip or name in _WITHOUT_EFFECT:
             skip = 0 if skip or given else _WITHOUT_EFFECT[name]
         else:
-            words.append(word)
+            words.append(os.path.basename(word) if os.path.isabs(word) else word)
     return shlex.join(words)
 
 

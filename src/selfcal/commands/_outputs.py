@@ -42,7 +42,7 @@ def made_by_command(files: Iterable[str], *, of_model: bool = False) -> Provenan
     from selfcal.reporting.content import Provenance
 
     today = datetime.now().astimezone().date().isoformat()
-    return Provenance(today, typed(), tuple(files), of_model)
+    return Provenance(today, typed(), tuple(map(os.path.basename, files)), of_model)
 
 
 def check_page(option: str, page: Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:

@@ -95,10 +95,10 @@ def usefulness(
         return Usefulness("ranks", gain, text)
     text = (
         "It is no better than always predicting the base rates, as far as these rows can tell: well calibrated or "
-        "not, it says nothing about the single row."
+        "not, it says nothing about any single row."
         if of_classes
         else "Its confidence does not tell right from wrong predictions, as far as these rows can tell: well "
-        "calibrated or not, it says nothing about the single row."
+        "calibrated or not, it says nothing about any single row."
     )
     return Usefulness("none", gain, text)
 
