@@ -80,7 +80,7 @@ def test_a_calibrated_coin_is_told_that_it_is_of_no_use():
     assert (judged.judgement, judged.usefulness.kind) == ("honest", "none")
     assert "no better than always predicting the base rates" in verdict_text(judged)
     lines = scores_text(judged, 0.95, reported.baseline).splitlines()
-    assert lines[0].endswith("base rates alone")
+    assert lines[0].endswith("base rates")
     assert [line.split()[-1] for line in lines if "ROC AUC" in line] == ["0.5000"]
 
 

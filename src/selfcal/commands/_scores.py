@@ -41,7 +41,7 @@ def verdict_text(judged: Scores) -> str:
 
 def scores_text(judged: Scores, level: float, baseline: Baseline | None = None) -> str:
     """The scores with their intervals, and what always predicting the base rates would score."""
-    rows = [("", "value", f"{level:.0%} interval", "" if baseline is None else "base rates alone")]
+    rows = [("", "value", f"{level:.0%} interval", "" if baseline is None else "base rates")]
     for name, label in _NAMES.items():
         score: Estimate | None = getattr(judged, name)
         if score is None:
