@@ -29,7 +29,7 @@ FORMAT_VERSION = 2
 """In version 1, `model.json` itself had no hash."""
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
 PREPROCESSOR = "preprocessor.skops"
-EXTRAS = (PREPROCESSOR, "report.html", "model_card.md")
+EXTRAS = (PREPROCESSOR, "report.html", "report.json", "model_card.md")
 """Optional files of the folder."""
 MAX_JSON_BYTES = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""
@@ -141,8 +141,8 @@ def read_extra(path: AnyPath, name: str) -> bytes | None:
 
     Args:
         path: The folder.
-        name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``. Whoever reads the first, a zip archive,
-            with skops must trust no types but those that skops knows.
+        name: ``preprocessor.skops``, ``report.html``, ``report.json`` or ``model_card.md``. Whoever reads the first,
+            a zip archive, with skops must trust no types but those that skops knows.
     """
     one_of("name", name, EXTRAS)
     return read(path)[1].get(name)
