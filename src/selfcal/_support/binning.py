@@ -222,8 +222,11 @@ def array_chunks(correct: Float, confidence: Float, sample_weight: Float | None 
 
 def chunk_sums(chunk: Chunk, edges: Float, closed: Closed) -> Float:
     """Weight, count, squared weight, weighted confidence and weighted correctness of each bin."""
-    n_bins = len(edges) - 1
-    index = bin_index(chunk.confidence, edges, closed)
+    return indexed_sums(bin_index(chunk.confidence, edges, closed), chunk, len(edges) - 1)
+
+
+def indexed_sums(index: Int, chunk: Chunk, n_bins: int) -> Float:
+    """The same sums, for bins that are given by the index of each row."""
 
     def total(values: NDArray[np.floating] | NDArray[np.bool_] | None = None) -> NDArray[np.number]:
         return np.bincount(index, weights=values, minlength=n_bins)

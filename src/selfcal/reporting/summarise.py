@@ -188,7 +188,7 @@ class _Evaluation(NamedTuple):
             ),
             tests=tests,
             below_chance=p.below_chance,
-            bins=_bins(bins, self.level),
+            bins=bins_of(bins, self.level),
             by_range=_verdict.by_range(p, self.level),
             by_class=_verdict.by_class(p, self.level),
             reject=reject,
@@ -204,7 +204,8 @@ def _estimate(interval: metrics.Interval) -> Estimate:
     return Estimate(value, low, high)
 
 
-def _bins(bins: Bins, level: float) -> tuple[Bin, ...]:
+def bins_of(bins: Bins, level: float) -> tuple[Bin, ...]:
+    """The bins that have rows, with the intervals of their accuracy."""
     low, high = metrics.wilson_interval(bins.accuracy, bins.effective_count, level=level)
     columns = (bins.edges[:-1], bins.edges[1:], bins.count, bins.confidence, bins.accuracy, low, high)
     every = (Bin(*values) for values in zip(*(column.tolist() for column in columns), strict=True))

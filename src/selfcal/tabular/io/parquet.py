@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import polars as pl
 from polars.selectors import by_name
@@ -13,11 +13,16 @@ from selfcal.tabular.io.pages import DamagedError, check_pages
 from selfcal.tabular.io.source import Opened
 
 MAGIC = b"PAR1"
+Choose = Callable[[pl.Schema], Sequence[str]]
+"""Returns the names of the columns to read, given the schema."""
+
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 _DAY = 86_400_000_000  # microseconds
 
 
-def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+def parquet_batches(
+    opened: Opened, batch_rows: int, columns: Choose | None = None
+) -> Iterator[pl.DataFrame]:
     """Yield the table in batches; the first one has no rows.
 
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
@@ -30,7 +35,8 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
     source = opened.path if opened.path is not None else b"".join(opened.chunks)
     table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
     schema = table.collect_schema()
-    plan = table.select(_simplified(name, dtype, opened.name) for name, dtype in schema.items())
+    names = schema.names() if columns is None else columns(schema)
+    plan = table.select(_simplified(name, schema[name], opened.name) for name in names)
     yield pl.DataFrame(schema=plan.collect_schema())
     try:
         check_pages(source)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import polars as pl
+from polars.selectors import by_name
 
 from selfcal._support.checks import positive_int
 from selfcal.errors import DataError
 from selfcal.tabular.io.delimited import delimited_batches
-from selfcal.tabular.io.parquet import MAGIC, parquet_batches
+from selfcal.tabular.io.parquet import MAGIC, Choose, parquet_batches
 from selfcal.tabular.io.source import Opened, Source, open_source
 
 MEMORY_BUDGET = 4 * 2**30
@@ -25,6 +26,7 @@ def read_batches(
     ragged: bool = False,
     batch_rows: int = 65_536,
     allow_empty: bool = False,
+    columns: Choose | None = None,
     watch: Callable[[float | None], None] | None = None,
 ) -> Iterator[pl.DataFrame]:
     r"""Read a table in batches, in memory that does not grow with the file.
@@ -39,6 +41,7 @@ def read_batches(
         ragged: Accept lines with missing fields at the end, which are empty.
         batch_rows: Maximum rows per batch.
         allow_empty: Yield one batch without rows if there are none, instead of an error.
+        columns: Returns the columns to read, given the schema; by default all. Others of a Parquet file take no time.
         watch: Called after each batch with the fraction of the file that was read so far; None if the size is
             unknown.
 
@@ -54,7 +57,13 @@ def read_batches(
     positive_int("batch_rows", batch_rows)
     with open_source(source) as opened:
         for part in _parts(
-            opened, sep, encoding, ragged=ragged, batch_rows=batch_rows, allow_empty=allow_empty
+            opened,
+            sep,
+            encoding,
+            ragged=ragged,
+            batch_rows=batch_rows,
+            allow_empty=allow_empty,
+            columns=columns,
         ):
             yield from part.iter_slices(batch_rows) if part.height else [part]
             if watch is not None:
@@ -100,14 +109,23 @@ def read_table(
 
 
 def _parts(
-    opened: Opened, sep: str | None, encoding: str | None, *, ragged: bool, batch_rows: int, allow_empty: bool
+    opened: Opened,
+    sep: str | None,
+    encoding: str | None,
+    *,
+    ragged: bool,
+    batch_rows: int,
+    allow_empty: bool,
+    columns: Choose | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Yield batches with rows; one without rows only if the table has none."""
     with _polars_errors_as_ours(opened.name):
         if opened.head.startswith(MAGIC):
-            parts = parquet_batches(opened, batch_rows)
+            parts = parquet_batches(opened, batch_rows, columns)
         else:
             parts = delimited_batches(opened, sep=sep, encoding=encoding, ragged=ragged)
+            if columns is not None:
+                parts = _selected(parts, columns)
         empty, rows = next(parts), 0
         if empty.width == 0:
             raise DataError(f"{opened.name} must hold a table; it has no columns.")
@@ -122,6 +140,13 @@ def _parts(
                     f"column{'s' * (empty.width != 1)} and no rows. Check the export."
                 )
             yield empty
+
+
+def _selected(parts: Iterator[pl.DataFrame], columns: Choose) -> Iterator[pl.DataFrame]:
+    first = next(parts)
+    chosen = by_name(columns(first.schema))
+    yield first.select(chosen)
+    yield from (part.select(chosen) for part in parts)
 
 
 @contextmanager
