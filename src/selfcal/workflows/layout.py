@@ -78,6 +78,12 @@ class Layout:
                 return np.column_stack([1 - p, p])
             return self._of_all_classes(values)
 
+    @property
+    def used(self) -> list[str]:
+        """All columns that evaluation reads."""
+        named = (self.target, *self.columns, self.choice, self.confidence)
+        return list(dict.fromkeys(name for name in named if name))
+
     def codes(self, labels: pl.Series, start: int = 0) -> Int:
         """The number of the class of each label; the first is that of row `start` + 1 of the table."""
         codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
