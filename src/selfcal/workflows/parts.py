@@ -27,6 +27,7 @@ FORMAT = 1
 """The version of the stored sums; others are not used."""
 
 BATCH_ROWS = 131_072
+_UNUSED = (pl.Binary, pl.Duration, pl.Time, pl.Object)
 SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 
 
@@ -301,7 +302,7 @@ def _first_settings(
 
     def every(schema: pl.Schema) -> list[str]:
         schemas.append(schema)
-        return schema.names()
+        return [name for name, dtype in schema.items() if dtype not in _UNUSED]
 
     batches = read_batches(path, columns=every, **common["reading"])
     layout = find_layout(next(batches), target, **options)
