@@ -89,7 +89,7 @@ def test_workers_write_the_same_files(shelf, inputs, predicted, tmp_path):
         ("new", ["other/0.csv"], "would both become"),
     ],
 )
-def test_outputs_that_cannot_be(shelf, inputs, tmp_path, out, more, message):
+def test_outputs_that_cannot_be(shelf, inputs, tmp_path, out, *, more, message):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "0.csv").write_bytes((inputs / "0.csv").read_bytes())
     before = contents(inputs)

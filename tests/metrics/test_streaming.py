@@ -161,9 +161,7 @@ def test_intervals_are_those_of_all_rows(weighted, of_class):
         score: metrics.score_interval(y, p, score=score, level=0.9, sample_weight=w)
         for score in ("log_loss", "brier_score")
     } | {
-        "ece": metrics.calibration_error_interval(
-            y, p, of_class=of_class, level=0.9, seed=3, sample_weight=w
-        )
+        "ece": metrics.calibration_error_interval(y, p, of_class=of_class, level=0.9, seed=3, sample_weight=w)
     }
     if of_class is None:
         expected["accuracy"] = metrics.score_interval(y, p, score="accuracy", level=0.9, sample_weight=w)
@@ -171,7 +169,9 @@ def test_intervals_are_those_of_all_rows(weighted, of_class):
         assert found[name].value == pytest.approx(interval.value, rel=1e-12), name
         # the ends of the ECE are found by bisection, to 1e-5
         tolerance = {"abs": 2e-5} if name == "ece" else {"rel": 1e-9}
-        assert (found[name].low, found[name].high) == pytest.approx((interval.low, interval.high), **tolerance)
+        assert (found[name].low, found[name].high) == pytest.approx(
+            (interval.low, interval.high), **tolerance
+        )
 
 
 def test_noise_floor_test_and_curve_are_close_to_those_of_all_rows():

@@ -52,7 +52,7 @@ def test_files_are_found_in_the_order_of_their_numbers(files, tmp_path):
         (["in/part-8.parquet", "-"], ConfigError, "Standard input"),
     ],
 )
-def test_sources_that_are_no_files(files, tmp_path, monkeypatch, sources, error, message):
+def test_sources_that_are_no_files(files, tmp_path, monkeypatch, sources, *, error, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(error, match=message):

@@ -64,7 +64,9 @@ def output_of(path: str, folder: Path) -> Path:
 def check_outputs(paths: Sequence[str], folder: Path, *, force: bool, resume: bool) -> list[tuple[str, Path]]:
     """The inputs that are still to be predicted, with their outputs; refuses to overwrite a file."""
     if force and resume:
-        raise ConfigError("--force and --resume exclude each other: one replaces all files, the other keeps them.")
+        raise ConfigError(
+            "--force and --resume exclude each other: one replaces all files, the other keeps them."
+        )
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out must name a folder for several files; {folder} is a file.")
     outputs: dict[Path, str] = {}
@@ -79,16 +81,28 @@ def check_outputs(paths: Sequence[str], folder: Path, *, force: bool, resume: bo
             raise ConfigError(f"--out must not name the folder of the input {path}, which would be lost.")
         outputs[out] = path
     todo = [(path, out) for out, path in outputs.items() if not (resume and _is_done(path, out))]
-    for path, out in todo:
+    for _, out in todo:
         if out.exists() and not force:
             reason = " and is older than its input" if resume else ""
-            hint = "--force to replace all" if resume else "--resume to keep finished files, --force to replace them"
-            raise ConfigError(f"{out} already exists{reason}. Add {hint}, or choose another --out than {folder}.")
+            hint = (
+                "--force to replace all"
+                if resume
+                else "--resume to keep finished files, --force to replace them"
+            )
+            raise ConfigError(
+                f"{out} already exists{reason}. Add {hint}, or choose another --out than {folder}."
+            )
     return todo
 
 
 def predict_parts(
-    todo: Sequence[tuple[str, Path]], folder: Path, options: PartOptions, *, total: int, jobs: int, resume: bool
+    todo: Sequence[tuple[str, Path]],
+    folder: Path,
+    options: PartOptions,
+    *,
+    total: int,
+    jobs: int,
+    resume: bool,
 ) -> Predicted:
     """Predict files, and write one output for each."""
     with locked(folder):

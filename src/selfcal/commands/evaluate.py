@@ -109,9 +109,7 @@ def evaluate(
     note(*notes)
     if as_json:
         source = predictions[0] if len(predictions) == 1 else predictions
-        print_json(
-            {"predictions": source, "target": target, "notes": notes, **details, **judged.to_dict()}
-        )
+        print_json({"predictions": source, "target": target, "notes": notes, **details, **judged.to_dict()})
         return
     scores = judged.methods[0]
     say(verdict_text(scores))

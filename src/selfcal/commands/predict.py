@@ -45,7 +45,8 @@ def predict(
     ],
     force: Force = False,
     resume: Annotated[
-        bool, typer.Option("--resume", metavar="", help="Keep the finished files of a folder, and do the others.")
+        bool,
+        typer.Option("--resume", metavar="", help="Keep the finished files of a folder, and do the others."),
     ] = False,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes for several files.")] = 1,
     max_risk: Annotated[
@@ -124,7 +125,9 @@ def predict(
         note(str(guarantee))
     alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
     batch_rows = _batch_rows(loaded)
-    showing = read_showing("Predicting", source, show=alone, batch_rows=batch_rows, allow_empty=True, **reading)
+    showing = read_showing(
+        "Predicting", source, show=alone, batch_rows=batch_rows, allow_empty=True, **reading
+    )
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
@@ -178,9 +181,7 @@ def _predict_several(
     options = several_files.PartOptions(
         str(model), tuple(kept), answering.threshold, excel_safe, reading, _batch_rows(loaded)
     )
-    found = several_files.predict_parts(
-        todo, folder, options, total=len(paths), jobs=jobs, resume=resume
-    )
+    found = several_files.predict_parts(todo, folder, options, total=len(paths), jobs=jobs, resume=resume)
     answering.unseen, answering.extra = Counter(found.unseen), found.extra
     note(*answering.notes())
     finished = len(paths) - len(todo)

@@ -145,7 +145,7 @@ def calibration_error_interval(
     squares = (claimed.correct - claimed.confidence) ** 2
     if claimed.weight is not None:
         squares *= claimed.weight
-    total = np.bincount(index, weights=squares, minlength=len(bins.weight))
+    total = np.bincount(index, weights=squares, minlength=len(bins.weight)).astype(np.float64)
     n = round(effective_count(claimed.weight, len(claimed.confidence)))
     return interval_of_bins(bins, total, n, norm=norm, level=level, n_resamples=n_resamples, seed=seed)
 

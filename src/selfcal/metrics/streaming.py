@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from selfcal._support import checks
 from selfcal._support.binning import (
@@ -85,8 +85,9 @@ class CalibrationAccumulator:
     """Accumulates sums over batches, from which accuracy, scores and calibration errors of all rows are computed.
 
     The memory does not grow with the rows: five sums per bin (and per class and bin with `classwise`), two for the
-    scores, and with `details` a fine histogram. Bins are of equal width; bins of equal weight would need every row. Accumulators of other processes are
-    added with `merge` or `+`; they can be pickled, and written as JSON with `to_dict`.
+    scores, and with `details` a fine histogram. Bins are of equal width; bins of equal weight would need every row.
+    Accumulators of other processes are added with `merge` or `+`, in the same order to the same bits; they can be
+    pickled, and written as JSON with `to_dict`.
 
     Args:
         n_classes: Number of classes.
@@ -95,7 +96,7 @@ class CalibrationAccumulator:
         classes: The label of each column, if labels are not codes.
         scores: Whether to keep log loss and Brier score.
         classwise: Whether to keep the bins of every class.
-        details: Whether to keep what intervals, noise floor and risk-coverage curve need: 20,000 more sums.
+        details: Whether to keep what intervals, noise floor and risk-coverage curve need, in 20,000 more sums.
         of_class: The class whose probability is evaluated as the confidence; the top label's if None.
 
     >>> seen = CalibrationAccumulator(2)
@@ -223,7 +224,7 @@ class CalibrationAccumulator:
         return made
 
     def sums(self) -> dict[str, Float]:
-        """Return a copy of the sums, for what `compute` does not do with them; of weights divided by `2**exponent`."""
+        """Return a copy of the sums, for what `compute` leaves out; large or small weights are scaled."""
         return {name: values.copy() for name, values in self._sums.items()}
 
     def _settings(self) -> dict[str, Any]:
@@ -258,7 +259,7 @@ class CalibrationAccumulator:
             found["classwise"] = column_sums(block, edges, self.closed)
         if self.details:
             k, cell = self.n_classes, _streamed.doubt_cell(claim.confidence)
-            chosen = self._chosen(block, claim.correct)
+            chosen = self._chosen(block)
             found["claim_squares"] = _streamed.claim_squares(claim, index, self.n_bins)
             found["percent"] = chunk_sums(claim, uniform_edges(100), "right")
             found["histogram"] = indexed_sums(cell, claim, _streamed.N_CELLS)
@@ -272,13 +273,14 @@ class CalibrationAccumulator:
                 found["confusion"] = np.bincount(place, block.weight, minlength=size)[None].astype(np.float64)
         return found
 
-    def _chosen(self, block: Block, correct: NDArray[Any]) -> Int:
+    def _chosen(self, block: Block) -> Int:
         if self._code is not None:
             return np.full(len(block.codes), self._code, dtype=np.int64)
-        chosen = block.codes.astype(np.int64)
-        wrong = np.flatnonzero(~correct.astype(bool))  # only there, to save time
-        chosen[wrong] = block.columns[:, wrong].argmax(axis=0)
-        return chosen
+        k = len(block.columns)
+        ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k))[
+            :, None
+        ]  # of ties, the first class has the highest
+        return k - ((block.columns == block.top) * ranks).max(axis=0).astype(np.int64)
 
     def _add(self, sums: dict[str, Float], exponent: int) -> None:
         """Add sums of weights that were divided by 2 to `exponent`; the larger of both exponents stays."""

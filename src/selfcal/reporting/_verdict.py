@@ -127,8 +127,9 @@ def by_class(judged: Predictions, level: float) -> ClassGroups:
     """The same for each predicted class; of many, those furthest beyond noise."""
     k = judged.probs.shape[1]
     rows = np.bincount(judged.chosen, minlength=k)
-    claimed = np.bincount(judged.chosen, judged.confidence, minlength=k)
-    return in_classes(rows, claimed, np.bincount(judged.chosen, judged.correct, minlength=k), level)
+    claimed = np.bincount(judged.chosen, judged.confidence, minlength=k).astype(np.float64)
+    right = np.bincount(judged.chosen, judged.correct, minlength=k).astype(np.float64)
+    return in_classes(rows, claimed, right, level)
 
 
 def in_classes(rows: Int, claimed: Float, right: Float, level: float) -> ClassGroups:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,9 @@ def find_parts(sources: Sequence[str]) -> list[str]:
         elif _is_pattern(source):
             matching = [path for path in glob.glob(source) if os.path.isfile(path)]
             if not matching:
-                raise DataError(f"{source} must match files; it matches none. Check the folder and the pattern.")
+                raise DataError(
+                    f"{source} must match files; it matches none. Check the folder and the pattern."
+                )
             found += sorted(matching, key=_by_number)
         elif source == "-":
             raise ConfigError("Standard input cannot be one of several files. Write it to a file first.")
@@ -106,7 +109,9 @@ class PartSettings:
         added = [name for name in kinds if name not in self.kinds]
         if missing or added:
             what = f"lacks {listed(missing, 5)}" if missing else f"also has {listed(added, 5)}"
-            raise DataError(f"All parts must have the columns of {self.first}; this one {what}. Write it again.")
+            raise DataError(
+                f"All parts must have the columns of {self.first}; this one {what}. Write it again."
+            )
         used = self.layout.used
         for name in used:
             if kinds[name] != self.kinds[name]:
@@ -119,8 +124,8 @@ class PartSettings:
     def key(self, path: str) -> str:
         """A hash of these settings and of the name, size and time of a part."""
         of_file = os.stat(path)
-        known = [FORMAT, os.path.realpath(path), of_file.st_size, of_file.st_mtime_ns, asdict(self)]
-        known[-1].pop("first")
+        settings = asdict(self) | {"first": ""}
+        known = [FORMAT, os.path.realpath(path), of_file.st_size, of_file.st_mtime_ns, settings]
         return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
@@ -178,21 +183,36 @@ def evaluate_parts(
         watch: Called with the number of parts and of rows so far.
         **options: Those of `find_layout`.
     """
-    skipped: list[str] = []
     common = {"drop_unlabelled": drop_unlabelled, "n_bins": n_bins, "reading": dict(reading or {})}
-    paths, total = list(paths), len(paths)
-    while True:  # until the first part that can be read
-        if not paths:
-            raise DataError(f"At least one part must be readable; got {total}, and skipped all. {skipped[0]}")
+    skipped: list[str] = []
+    settings: PartSettings | None = None
+    for path in paths:  # until the first that can be read
         try:
-            settings = _first_settings(paths[0], target, common, options)
+            settings = _first_settings(path, target, common, options)
             break
         except DataError as error:
-            skipped.append(_skip(paths.pop(0), error, skip_corrupt))
-    if folder is None:
-        return _merged(paths, settings, total, skipped, jobs, None, skip_corrupt, watch)
-    with sums_folder(folder):
-        return _merged(paths, settings, total, skipped, jobs, folder, skip_corrupt, watch)
+            skipped.append(_skip(path, error, skip_corrupt))
+    if settings is None:
+        raise DataError(
+            f"At least one file must be readable; got {len(paths)}, and skipped all. {skipped[0]}"
+        )
+    before = len(skipped)
+    with nullcontext() if folder is None else sums_folder(folder):
+        sums, reused, late = _merged(
+            paths[before:],
+            settings,
+            folder,
+            jobs=jobs,
+            skip_corrupt=skip_corrupt,
+            watch=lambda done, rows: watch(before + done, rows),
+        )
+    skipped += late
+    if not sums.rows:
+        reason = f" {skipped[0]}" if skipped else ""
+        raise DataError(
+            f"Evaluation needs at least one labelled row; got none in {len(paths)} files.{reason}"
+        )
+    return EvaluatedParts(sums, len(paths), reused, tuple(skipped))
 
 
 def sums_folder(folder: Path) -> Any:
@@ -206,7 +226,8 @@ def sums_folder(folder: Path) -> Any:
     )
     if others:
         raise ConfigError(
-            f"--sums must name a folder that is new, empty or holds sums; {folder} holds {others[0]!r}. Choose another."
+            f"--sums must name a folder that is new, empty or has only sums; {folder} has {others[0]!r}. "
+            "Choose another."
         )
     return locked(folder)
 
@@ -254,21 +275,20 @@ def kinds_of(schema: pl.Schema) -> dict[str, str]:
 def _merged(
     paths: Sequence[str],
     settings: PartSettings,
-    total: int,
-    skipped: list[str],
-    jobs: int,
     folder: Path | None,
+    *,
+    jobs: int,
     skip_corrupt: bool,
     watch: Callable[[int, int], None],
-) -> EvaluatedParts:
+) -> tuple[Sums, int, list[str]]:
+    """The sums of parts, how many had been kept, and the reasons for skipping others."""
+    skipped: list[str] = []
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
     present = [folder is not None and _file(folder, path, settings.key(path)).exists() for path in paths]
     calls = [
-        (path, settings, folder, skip_corrupt)
-        for path, here in zip(paths, present, strict=True)
-        if not here
+        (path, settings, folder, skip_corrupt) for path, here in zip(paths, present, strict=True) if not here
     ]
     results = _results(calls, jobs)
     sums = settings.empty()
@@ -280,11 +300,8 @@ def _merged(
             skipped.append(state)
         else:
             sums.merge(sums.restored(state))
-        watch(number + total - len(paths), sums.rows)
-    if not sums.rows:
-        reason = f" {skipped[0]}" if skipped else ""
-        raise DataError(f"Evaluation needs at least one labelled row; {total} parts have none.{reason}")
-    return EvaluatedParts(sums, total, sum(present), tuple(skipped))
+        watch(number, sums.rows)
+    return sums, sum(present), skipped
 
 
 def _results(calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any] | str]:

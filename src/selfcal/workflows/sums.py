@@ -117,7 +117,9 @@ class Sums:
         self.layout.check_confidence(part, probs[:, 1], start)
         self.scores.update(self.layout.correct(part).to_numpy().astype(np.int64), probs)
 
-    def report(self, *, name: str = "predictions", level: float = 0.95, seed: int = 0, **about: Any) -> Report:
+    def report(
+        self, *, name: str = "predictions", level: float = 0.95, seed: int = 0, **about: Any
+    ) -> Report:
         """The report on all rows.
 
         Args:
@@ -222,7 +224,9 @@ def _estimate(interval: metrics.Interval) -> Estimate:
 def _typical(percent: Float, level: float) -> Any:
     """The verdict on the rows with a confidence of about 90%, if there are enough, or on all."""
     rows = percent[_COUNT]
-    everything = f"Over all rows, with a mean confidence of {100 * percent[_CONFIDENCE].sum() / rows.sum():.0f}%"
+    everything = (
+        f"Over all rows, with a mean confidence of {100 * percent[_CONFIDENCE].sum() / rows.sum():.0f}%"
+    )
     when, chosen = everything, slice(None)
     if rows[85:95].sum() >= _verdict.ENOUGH_ROWS:
         when, chosen = "When its confidence is about 90%", slice(85, 95)
@@ -232,9 +236,7 @@ def _typical(percent: Float, level: float) -> Any:
     return _verdict.verdict_on(when, rows=int(n), claimed=claimed / n, right=right / n, level=level)
 
 
-def _reject(
-    curve: metrics.RiskCoverageCurve, sums: Mapping[str, Float], k: int, level: float
-) -> RejectCurve:
+def _reject(curve: metrics.RiskCoverageCurve, sums: Mapping[str, Float], k: int, level: float) -> RejectCurve:
     """Coverage and risk at the thresholds for which the confusion matrix is kept, as in `explore`."""
     steps = sums["histogram"].reshape(5, N_STEPS, STEP).sum(axis=2)
     last = int(np.flatnonzero(steps[_COUNT])[-1])  # the step of the lowest confidence; all rows are above 0

@@ -20,9 +20,7 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted f
 _DAY = 86_400_000_000  # microseconds
 
 
-def parquet_batches(
-    opened: Opened, batch_rows: int, columns: Choose | None = None
-) -> Iterator[pl.DataFrame]:
+def parquet_batches(opened: Opened, batch_rows: int, columns: Choose | None = None) -> Iterator[pl.DataFrame]:
     """Yield the table in batches; the first one has no rows.
 
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
