@@ -232,11 +232,13 @@ def indexed_sums(index: Int, chunk: Chunk, n_bins: int) -> Float:
         return np.bincount(index, weights=values, minlength=n_bins)
 
     w = chunk.weight
+    if w is None and chunk.correct.dtype == bool:  # whole numbers are counted faster than weights are summed
+        wrong, right = np.bincount(index + n_bins * chunk.correct, minlength=2 * n_bins).reshape(2, n_bins)
+        count = wrong + right
+        return np.array([count, count, count, total(chunk.confidence), right], dtype=np.float64)
     if w is None:
         count = total()
-        return np.stack([count, count, count, total(chunk.confidence), total(chunk.correct)]).astype(
-            np.float64
-        )
+        return np.array([count, count, count, total(chunk.confidence), total(chunk.correct)], dtype=np.float64)
     return np.stack(
         [total(w), total(w > 0), total(w * w), total(w * chunk.confidence), total(w * chunk.correct)]
     )
