@@ -95,7 +95,9 @@ def test_outputs_that_cannot_be(shelf, inputs, tmp_path, out, *, more, message):
     (tmp_path / "other" / "0.csv").write_bytes((inputs / "0.csv").read_bytes())
     before = contents(inputs)
     more = [tmp_path / word if "/" in word else word for word in more]
-    refused = run("predict", shelf / "people-model", inputs, *more, "--out", out if out == "-" else tmp_path / out)
+    refused = run(
+        "predict", shelf / "people-model", inputs, *more, "--out", out if out == "-" else tmp_path / out
+    )
     assert refused.exit_code == 2
     assert message in refused.stderr
     assert contents(inputs) == before

@@ -238,7 +238,9 @@ def indexed_sums(index: Int, chunk: Chunk, n_bins: int) -> Float:
         return np.array([count, count, count, total(chunk.confidence), right], dtype=np.float64)
     if w is None:
         count = total()
-        return np.array([count, count, count, total(chunk.confidence), total(chunk.correct)], dtype=np.float64)
+        return np.array(
+            [count, count, count, total(chunk.confidence), total(chunk.correct)], dtype=np.float64
+        )
     return np.stack(
         [total(w), total(w > 0), total(w * w), total(w * chunk.confidence), total(w * chunk.correct)]
     )

@@ -103,7 +103,8 @@ def evaluate(
     if report is not None:
         if not isinstance(judged, Report):
             raise ConfigError(
-                f"--report needs all rows in memory, and {judged.rows:,} are too many. Leave it out."
+                f"--report needs all rows in memory, and {judged.rows:,} are too many. Add --sums FOLDER, "
+                "which makes a page from sums."
             )
         write_page(judged, report)
     note(*notes)

@@ -168,7 +168,9 @@ def _predict_several(
     from selfcal.workflows.parts import find_parts
 
     if str(folder) == "-":
-        raise ConfigError("--out must name a folder for several files, of which each has its own output; got '-'.")
+        raise ConfigError(
+            "--out must name a folder for several files, of which each has its own output; got '-'."
+        )
     paths = find_parts(data)
     todo = several_files.check_outputs(paths, folder, force=force, resume=resume)
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
