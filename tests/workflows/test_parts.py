@@ -165,6 +165,19 @@ def test_a_part_that_cannot_be_used_is_named_or_skipped(files, number, how, mess
     assert reason in found.facts(["in"])["files left out"]
 
 
+def test_a_part_that_is_gone_is_skipped_with_kept_sums_too(files, tmp_path):
+    spoil(files[2], "gone")
+    found = evaluate_parts(files, "y", folder=tmp_path / "sums", skip_corrupt=True)
+    assert (found.sums.rows, len(found.skipped)) == (N - LENGTH, 1)
+
+
+def test_a_part_without_any_label_adds_nothing(files, tmp_path):
+    table()[:LENGTH].with_columns(y=pl.lit(None, pl.String)).write_parquet(files[2])
+    for _ in range(2):  # read, and restored
+        found = evaluate_parts(files, "y", drop_unlabelled=True, folder=tmp_path / "sums")
+        assert (found.sums.rows, found.sums.unlabelled) == (N - LENGTH, LENGTH)
+
+
 def test_no_part_can_be_used(files):
     for path in files:
         spoil(path, "cut off")

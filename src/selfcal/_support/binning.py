@@ -237,10 +237,8 @@ def indexed_sums(index: Int, chunk: Chunk, n_bins: int) -> Float:
         count = wrong + right
         return np.array([count, count, count, total(chunk.confidence), right], dtype=np.float64)
     if w is None:
-        count = total()
-        return np.array(
-            [count, count, count, total(chunk.confidence), total(chunk.correct)], dtype=np.float64
-        )
+        rows, sums = total(), (total(chunk.confidence), total(chunk.correct))
+        return np.array([rows, rows, rows, *sums], dtype=np.float64)
     return np.stack(
         [total(w), total(w > 0), total(w * w), total(w * chunk.confidence), total(w * chunk.correct)]
     )

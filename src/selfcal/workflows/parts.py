@@ -237,6 +237,7 @@ def part_sums(
 ) -> dict[str, Any] | str:
     """The sums of a part, which are also kept in the folder; or why it was skipped."""
     try:
+        key = settings.key(path) if os.path.exists(path) else ""  # before reading: it may change meanwhile
         sums = settings.empty()
         for batch in read_batches(path, batch_rows=BATCH_ROWS, columns=settings.columns, **settings.reading):
             sums.update(batch)
@@ -244,7 +245,6 @@ def part_sums(
         return _skip(path, error, skip_corrupt)
     state = sums.to_dict()
     if folder is not None:
-        key = settings.key(path)
         text = json.dumps(state)
         kept = {"key": key, "sha256": hashlib.sha256(text.encode()).hexdigest(), "sums": text}
         write_atomically(_file(folder, path, key), json.dumps(kept))
@@ -286,7 +286,7 @@ def _merged(
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
-    present = [folder is not None and _file(folder, path, settings.key(path)).exists() for path in paths]
+    present = [folder is not None and _is_kept(path, settings, folder) for path in paths]
     calls = [
         (path, settings, folder, skip_corrupt) for path, here in zip(paths, present, strict=True) if not here
     ]
@@ -332,6 +332,10 @@ def _skip(path: str, error: DataError, skip_corrupt: bool) -> str:
     if not skip_corrupt:
         raise DataError(reason) from error
     return reason
+
+
+def _is_kept(path: str, settings: PartSettings, folder: Path) -> bool:
+    return os.path.exists(path) and _file(folder, path, settings.key(path)).exists()
 
 
 def _file(folder: Path, path: str, key: str) -> Path:
