@@ -103,6 +103,7 @@ def predict_parts(
     total: int,
     jobs: int,
     resume: bool,
+    show: bool | None = None,
 ) -> Predicted:
     """Predict files, and write one output for each."""
     with locked(folder):
@@ -112,7 +113,7 @@ def predict_parts(
         rows = abstained = 0
         unseen: Counter[str] = Counter()
         extra: tuple[str, ...] = ()
-        with progress_bar("Predicting", total, show=True) as advance:
+        with progress_bar("Predicting", total, show) as advance:
             for done, found in enumerate(_results(calls, jobs), start=total - len(todo) + 1):
                 rows, abstained = rows + found.rows, abstained + found.abstained
                 unseen.update(found.unseen)

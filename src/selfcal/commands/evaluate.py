@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
+from selfcal.commands._options import PredictionOptions, Progress, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, warn
 from selfcal.errors import ConfigError
@@ -51,6 +51,7 @@ def evaluate(
         ),
     ] = False,
     text: TextOptions,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate predictions: columns of probabilities, or a class and a confidence, beside the true class.
@@ -67,7 +68,7 @@ def evaluate(
 
       selfcal evaluate 'parts/part-*.parquet' --target y --jobs 4 --sums sums
     """
-    from selfcal.commands._scores import ranges_text, scores_text, verdict_text
+    from selfcal.commands._scores import ranges_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.reporting.content import Report
     from selfcal.reporting.page import write_page
@@ -86,6 +87,7 @@ def evaluate(
             jobs=jobs,
             folder=sums,
             skip_corrupt=skip_corrupt,
+            progress=progress,
             reading=text.reading(),
             **options,
         )
@@ -93,7 +95,7 @@ def evaluate(
         details["files"] = {"found": found.parts, "reused": found.reused, "skipped": list(found.skipped)}
         judged: Report | ScoreReport = judge.report(settings=found.facts(predictions))
     else:
-        with read_showing("Evaluating", predictions[0], **text.reading()) as parts:
+        with read_showing("Evaluating", predictions[0], show=progress or None, **text.reading()) as parts:
             judge = judge_parts(parts, target, **options)
         judged = judge.result(settings={"file": predictions[0]})
     notes = [judge.layout.text]
@@ -113,25 +115,25 @@ def evaluate(
         print_json({"predictions": source, "target": target, "notes": notes, **details, **judged.to_dict()})
         return
     scores = judged.methods[0]
-    say(verdict_text(scores))
+    say_verdict(scores)
     classes = len(judge.layout.classes)
     known = counted(classes, "class", "classes") if classes else "unknown number of classes"
     say(f"{counted(judged.rows, 'row')}, {known}:")
-    say(scores_text(scores, judged.level))
+    say(scores_text(scores, judged.level), table=True)
     say()
-    say(ranges_text(scores))
+    say(ranges_text(scores), table=True)
     if report is not None:
         say()
         say(f"Report: {report}")
 
 
-def _evaluate_parts(predictions: list[str], target: str, **options: Any) -> EvaluatedParts:
+def _evaluate_parts(predictions: list[str], target: str, *, progress: bool, **options: Any) -> EvaluatedParts:
     """Evaluate several files, with a progress bar, and name those that were left out."""
     from selfcal._support.progress import progress_bar
     from selfcal.workflows.parts import evaluate_parts, find_parts
 
     paths = find_parts(predictions)
-    with progress_bar("Evaluating", len(paths), show=True) as advance:
+    with progress_bar("Evaluating", len(paths), show=progress or None) as advance:
         found = evaluate_parts(
             paths, target, watch=lambda done, rows: advance(done, f"files, {rows:,} rows"), **options
         )

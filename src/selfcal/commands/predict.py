@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._options import TextOptions, grouped
+from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError
@@ -66,6 +66,7 @@ def predict(
         ),
     ] = False,
     text: TextOptions,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
@@ -107,6 +108,7 @@ def predict(
             kept=kept,
             excel_safe=excel_safe,
             reading=reading,
+            progress=progress,
             as_json=as_json,
         )
         return
@@ -123,10 +125,11 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
-    alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
+    garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
+    show = False if garbled else progress or None
     batch_rows = _batch_rows(loaded)
     showing = read_showing(
-        "Predicting", source, show=alone, batch_rows=batch_rows, allow_empty=True, **reading
+        "Predicting", source, show=show, batch_rows=batch_rows, allow_empty=True, **reading
     )
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
@@ -161,6 +164,7 @@ def _predict_several(
     kept: list[str],
     excel_safe: bool,
     reading: dict[str, Any],
+    progress: bool,
     as_json: bool,
 ) -> None:
     from selfcal.commands import _predict_parts as several_files
@@ -185,7 +189,9 @@ def _predict_several(
     options = several_files.PartOptions(
         str(model), tuple(kept), answering.threshold, excel_safe, reading, _batch_rows(loaded)
     )
-    found = several_files.predict_parts(todo, folder, options, total=len(paths), jobs=jobs, resume=resume)
+    found = several_files.predict_parts(
+        todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
+    )
     answering.unseen, answering.extra = Counter(found.unseen), found.extra
     note(*answering.notes())
     finished = len(paths) - len(todo)
