@@ -24,7 +24,7 @@ def evaluate(
     predictions: Annotated[
         list[str],
         typer.Argument(
-            help="A CSV, TSV or Parquet file that also has the true classes (- is standard input), several of "
+            help="A table, in a file as for fit, that also has the true classes (- is standard input), several of "
             "them, a folder, or a pattern such as 'part-*.parquet'."
         ),
     ],

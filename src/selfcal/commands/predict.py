@@ -32,8 +32,8 @@ def predict(
     data: Annotated[
         list[str],
         typer.Argument(
-            help="A CSV, TSV or Parquet file, gzipped or not (- is standard input), several of them, a folder, or a "
-            "pattern such as 'in-*.parquet'."
+            help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file (- is standard input), several of them, a "
+            "folder, or a pattern such as 'in-*.parquet'."
         ),
     ],
     *,

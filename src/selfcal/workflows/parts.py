@@ -29,7 +29,7 @@ FORMAT = 1
 
 BATCH_ROWS = 131_072
 _UNUSED = (pl.Binary, pl.Duration, pl.Time, pl.Object)
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq", ".arrow", ".feather")
 
 
 def several(sources: Sequence[str]) -> bool:

@@ -206,7 +206,7 @@ def _codes(layout: Layout, labels: pl.Series, start: int) -> Int:
 
 def _plain(layout: Layout, part: pl.DataFrame) -> NDArray[np.floating] | None:
     """The columns as they are, if they are probabilities in numbers of one kind without missing ones."""
-    if layout.unit != "probabilities" or len(layout.columns) < 2:
+    if layout.unit != "probabilities" or len(layout.columns) < 2 or layout.digits is not None:
         return None
     chosen = part.select(by_name(layout.columns))
     kinds = set(chosen.dtypes)

@@ -1,9 +1,10 @@
-"""Parquet files: columns of simple types are read as they are, others are refused by name."""
+"""Parquet and Arrow files: columns of simple types are read as they are, others are refused by name."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import polars as pl
 from polars.selectors import by_name
@@ -13,6 +14,7 @@ from selfcal.tabular.io.pages import DamagedError, check_pages
 from selfcal.tabular.io.source import Opened
 
 MAGIC = b"PAR1"
+ARROW_MAGIC = b"ARROW1"
 Choose = Callable[[pl.Schema], Sequence[str]]
 """Returns the names of the columns to read, given the schema."""
 
@@ -26,21 +28,43 @@ def parquet_batches(opened: Opened, batch_rows: int, columns: Choose | None = No
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
     are refused.
     """
-    if opened.gzipped:
+    if opened.packed:
         raise DataError(
-            f"{opened.name} is a gzipped Parquet file; Parquet is compressed already. Run gunzip on it first."
+            f"{opened.name} is a Parquet file inside {opened.packed} file; Parquet is compressed already. Unpack it "
+            "first."
         )
-    source = opened.path if opened.path is not None else b"".join(opened.chunks)
+    source = _whole(opened)
     table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
-    schema = table.collect_schema()
-    names = schema.names() if columns is None else columns(schema)
-    plan = table.select(_simplified(name, schema[name], opened.name) for name in names)
+    plan = _simple(table, opened.name, columns)
     yield pl.DataFrame(schema=plan.collect_schema())
     try:
         check_pages(source)
     except DamagedError as damage:
         raise DataError(f"{opened.name} is a damaged Parquet file: {damage}. Write it again.") from None
-    opened.size, opened.taken = table.select(pl.len()).collect().item(), 0
+    yield from _collected(plan, opened, batch_rows)
+
+
+def arrow_batches(opened: Opened, batch_rows: int, columns: Choose | None = None) -> Iterator[pl.DataFrame]:
+    """Yield the table in an Arrow (Feather) file in batches, as `parquet_batches` does."""
+    source = _whole(opened)
+    table = pl.scan_ipc(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
+    plan = _simple(table, opened.name, columns)
+    yield pl.DataFrame(schema=plan.collect_schema())
+    yield from _collected(plan, opened, batch_rows)
+
+
+def _whole(opened: Opened) -> Path | bytes:
+    return b"".join(opened.chunks) if opened.path is None or opened.packed else opened.path
+
+
+def _simple(table: pl.LazyFrame, name: str, columns: Choose | None = None) -> pl.LazyFrame:
+    schema = table.collect_schema()
+    names = schema.names() if columns is None else columns(schema)
+    return table.select(_simplified(column, schema[column], name) for column in names)
+
+
+def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+    opened.size, opened.taken = plan.select(pl.len()).collect().item(), 0
     for part in plan.collect_batches(chunk_size=batch_rows):
         _refuse_odd_dates(part, opened.name)
         opened.taken += part.height
