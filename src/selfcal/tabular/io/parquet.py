@@ -60,7 +60,7 @@ def _whole(opened: Opened) -> Path | bytes:
 def _simple(table: pl.LazyFrame, name: str, columns: Choose | None = None) -> pl.LazyFrame:
     schema = table.collect_schema()
     names = schema.names() if columns is None else columns(schema)
-    return table.select(_simplified(column, schema[column], name) for column in names)
+    return table.select(simplified(column, schema[column], name) for column in names)
 
 
 def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
@@ -71,7 +71,8 @@ def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[
         yield part
 
 
-def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+def simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+    """Return a column as numbers, text, booleans or dates; an error names one of another type, and its table."""
     column = by_name(name)
     if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Null)):
         return column.cast(pl.String)
