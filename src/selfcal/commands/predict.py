@@ -149,7 +149,7 @@ def predict(
 
 
 def _batch_rows(model: TableModel) -> int:
-    return max(1, min(ROWS, NUMBERS // model.classifier.n_features_in_))
+    return max(1, min(ROWS, NUMBERS // len(model.preprocessor.feature_names)))
 
 
 def _predict_several(
