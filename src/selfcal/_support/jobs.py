@@ -112,6 +112,8 @@ def completed_calls(
         try:
             with closing(_outcomes(tasks(), n_jobs, isolated)) as outcomes:
                 for place, result, caught in outcomes:
+                    if isinstance(result, _Failed):  # after what ended before it, which joblib would drop
+                        raise result.error
                     del unfinished[place]
                     left = attempts
                     for warning in caught:
@@ -194,6 +196,19 @@ class _Call(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+class _Failed(NamedTuple):
+    """The error that a call raised."""
+
+    error: Exception
+
+
+def _tried(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return _Failed(error)
+
+
 class _Packer(CloudPickler):
     """Writes a call without its large arrays, which joblib sends once: as memory maps, or scattered on a cluster."""
 
@@ -245,10 +260,10 @@ def _called(
             _end_with(caller)
         function, arguments = call if isinstance(call, _Call) else _Unpacker(call, arrays).load()
         if not elsewhere or _THREADS.calls > 1:  # the filters of warnings are common to all threads
-            return place, function(*arguments), []
+            return place, _tried(function, arguments), []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            result = function(*arguments)
+            result = _tried(function, arguments)
     return place, result, [warning.message for warning in caught]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import operator
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -75,11 +73,12 @@ def run_units(
     title: str,
     key: Sequence[str] = ("dataset", "seed"),
     attempts: int = ATTEMPTS,
+    progress: bool | None = None,
 ) -> list[Row]:
     """Run the units that are not yet in `results`, in `jobs` processes, and return all rows in their order.
 
-    The values of `key` in a row identify its unit. What `attempts` and a `joblib.parallel_config` do is in
-    `completed_calls`.
+    The values of `key` in a row identify its unit; `progress` is as in `progress_bar`. What `attempts` and a
+    `joblib.parallel_config` do is in `completed_calls`.
     """
     rows = results.rows()
     unit_of = operator.itemgetter(*key)
@@ -87,22 +86,16 @@ def run_units(
     todo = [unit for unit in units if unit not in done]
     if todo:
         results.write(rows)  # fails now, not after an hour, if the folder is not writable
-        started = time.perf_counter()
         calls = completed_calls(
             work, [(unit,) for unit in todo], n_jobs=min(jobs, len(todo)), isolated=True, attempts=attempts
         )
-        with progress_bar(title, len(units)) as advance, closing(calls) as completed:
-            advance(len(units) - len(todo))
+        with progress_bar(title, len(units), progress) as advance, closing(calls) as completed:
+            advance(len(units) - len(todo), f"{len(units) - len(todo)} of {len(units)} done")
             for count, (place, found) in enumerate(completed, start=1):
                 rows += found
                 results.write(rows)
-                name = ", ".join(map(str, todo[place]))
-                left = (time.perf_counter() - started) / count * (len(todo) - count)
-                advance(len(units) - len(todo) + count, name)
-                if not sys.stderr.isatty():
-                    at = len(units) - len(todo) + count
-                    line = f"[{at}/{len(units)}] {name}; about {left / 60:.0f} min left"
-                    print(line, file=sys.stderr, flush=True)
+                at = len(units) - len(todo) + count
+                advance(at, f"{at} of {len(units)} done, last {_named(todo[place], key)}")
     order = {unit: i for i, unit in enumerate(units)}
     wanted = [row for row in rows if unit_of(row) in order]
     return sorted(wanted, key=lambda row: order[unit_of(row)])
@@ -116,11 +109,13 @@ def run_all_units(
     jobs: int,
     title: str,
     key: Sequence[str],
+    progress: bool | None = None,
 ) -> list[Row]:
     """Like `run_units`, but a unit whose process dies becomes a row with the reason in `failed`."""
 
-    def run(some: Sequence[Unit], jobs: int, **options: int) -> list[Row]:
-        return run_units(work, some, results, jobs=jobs, title=title, key=key, **options)
+    def run(some: Sequence[Unit], jobs: int, attempts: int = ATTEMPTS) -> list[Row]:
+        options = {} if attempts == ATTEMPTS else {"attempts": attempts}
+        return run_units(work, some, results, jobs=jobs, title=title, key=key, progress=progress, **options)
 
     try:
         return run(units, jobs)
@@ -132,3 +127,14 @@ def run_all_units(
                 died = {"failed": "The process died, perhaps for lack of memory."}
                 results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
         return run(units, 1)
+
+
+def _named(unit: Unit, key: Sequence[str]) -> str:
+    """A unit in words.
+
+    >>> _named(("standard", 0), ("name", "seed"))
+    'standard, seed 0'
+    """
+    return ", ".join(
+        f"seed {value}" if name == "seed" else str(value) for name, value in zip(key, unit, strict=True)
+    )

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from selfcal._support.checks import Float, Int
+from selfcal._support.progress import progress_bar
 from selfcal._support.splits import split_groups
 from selfcal.ensembles.distillation import cost_of_distilling, distil
 from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
@@ -24,6 +25,8 @@ from selfcal.training.engine import TrainingResult
 
 RESERVED = 0.03
 """The part of the time budget for what follows training: weights, and predictions of all rows."""
+DISTILLING = 0.1
+"""The part of the progress bar for a distillation."""
 STUDENT = "tabular"
 """The kind of network that is distilled from an ensemble without networks."""
 JUDGED, JUDGED_FOLDER = 0.2, "without-judged-rows"
@@ -77,36 +80,47 @@ def fit_ensemble(
         n_jobs: Number of candidates that are trained at the same time.
     """
     begin = time.time() if started is None else started
+    judging = 0.5 if one_network else 0.0
 
-    def fitted(own: Rows, own_groups: Int, own_settings: MemberSettings, begin: float) -> _Fit:
+    def fitted(own: Rows, own_groups: Int, own_settings: MemberSettings, begin: float, at: float) -> _Fit:
         splits = ensemble.splitter.splits(own.y, own_groups, seed=settings.seed)
         trainers = [
             candidate.trainer(own, splits, one)
             for candidate, one in _with_folders(ensemble.candidates, own_settings)
         ]
-        budget = time_budget if len(trainers) > 1 else float("inf")
-        selected = select(
-            trainers,
-            len(splits),
-            own.y,
-            own.weight,
-            rounds=ensemble.splitter.rounds,
-            budget=budget,
-            deadline=begin + (1 - RESERVED) * budget,
-            n_jobs=n_jobs,
-        )
-        return _Fit(selected, _distilled(selected, own, splits[0], own_settings) if one_network else None)
+        several = len(trainers) > 1
+        budget, limit = (time_budget, time_budget) if several else (float("inf"), None)
+        work = sum(trainer.expected_seconds for trainer in trainers) or None
+        first = (1 - judging) * (1 - DISTILLING if one_network else 1)
+        overall(at, "estimating the cost of one network" if at else "", first)
+        with progress_bar("Candidates", work, settings.verbose, time_budget=limit, started=begin) as advance:
+            selected = select(
+                trainers,
+                len(splits),
+                own.y,
+                own.weight,
+                rounds=ensemble.splitter.rounds,
+                budget=budget,
+                deadline=begin + (1 - RESERVED) * budget,
+                n_jobs=n_jobs,
+                advance=advance,
+            )
+        if not one_network:
+            return _Fit(selected, None)
+        overall(at + first, "distilling one network", 1 - judging - first)
+        return _Fit(selected, _distilled(selected, own, splits[0], own_settings))
 
-    whole = fitted(rows, groups, settings, begin)
-    selected, cost = whole.selected, None
-    if whole.student is not None:
-        kept, held_out = split_groups(rows.y, groups, (1 - JUDGED, JUDGED), seed=settings.seed)
-        folder = None if settings.folder is None else settings.folder / JUDGED_FOLDER
-        part = fitted(rows.taken(kept), groups[kept], replace(settings, folder=folder), time.time())
-        assert part.student is not None
-        cost = cost_of_distilling(
-            part.student, part.selected.module, rows.taken(held_out), groups[held_out], trained_on=len(kept)
-        )
+    with progress_bar("Training", 1, settings.verbose, ends_early=True) as overall:
+        whole = fitted(rows, groups, settings, begin, 0.0)
+        selected, cost = whole.selected, None
+        if whole.student is not None:
+            kept, held_out = split_groups(rows.y, groups, (1 - JUDGED, JUDGED), seed=settings.seed)
+            folder = None if settings.folder is None else settings.folder / JUDGED_FOLDER
+            less = replace(settings, folder=folder)
+            part = fitted(rows.taken(kept), groups[kept], less, time.time(), judging)
+            assert part.student is not None
+            judged, teacher = rows.taken(held_out), part.selected.module
+            cost = cost_of_distilling(part.student, teacher, judged, groups[held_out], trained_on=len(kept))
     module = selected.module if whole.student is None else whole.student
     return FittedEnsemble(module, selected.probs, selected.records, selected.ranked[0], selected.result, cost)
 
