@@ -16,6 +16,7 @@ from selfcal.ensembles.mixing import log_losses
 from selfcal.ensembles.training import Rows
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
+from selfcal.training.inputs import single
 from selfcal.training.interfaces import BatchTransform, OptimizerRule
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
@@ -41,7 +42,10 @@ class Teacher(BatchTransform):
     def __call__(self, batch: Batch) -> Batch:
         """The same rows, with the teacher's probabilities."""
         assert batch.index is not None
-        return replace(batch, hyper=batch.hyper | {"teacher": self.probs.to(batch.x)[batch.index]})
+        return replace(
+            batch,
+            hyper=batch.hyper | {"teacher": self.probs.to(single(batch.x, "Distillation"))[batch.index]},
+        )
 
     def __repr__(self) -> str:
         """Its size alone: a checkpoint identifies the run by its data."""
