@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +70,8 @@ def evaluate(
         write_page(judged, report)
     note(*notes)
     if as_json:
-        print_json({"predictions": predictions, "target": target, "notes": notes, **judged.to_dict()})
+        sets = {} if judge.sets is None else {"prediction_sets": asdict(judge.sets)}
+        print_json({"predictions": predictions, "target": target, "notes": notes, **judged.to_dict(), **sets})
         return
     scores = judged.methods[0]
     say(verdict_text(scores))
@@ -79,6 +81,9 @@ def evaluate(
     say(scores_text(scores, judged.level))
     say()
     say(ranges_text(scores))
+    if judge.sets is not None:
+        say()
+        say(f"Prediction sets, with intervals of 95%: {judge.sets}.")
     if report is not None:
         say()
         say(f"Report: {report}")

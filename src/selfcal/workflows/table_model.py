@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
+from selfcal.conformal import ConformalClassifier
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
@@ -71,6 +72,8 @@ class TableModel:
         report: The report on the held-out rows.
         held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all.
         held_out_wrong: Whether the prediction was wrong there.
+        held_out_codes: The true class there, as a code.
+        held_out_probs: The probability of each class there.
 
     Example:
         >>> from selfcal.datasets import Blobs
@@ -87,6 +90,8 @@ class TableModel:
     report: Report
     held_out_confidence: Float
     held_out_wrong: NDArray[np.bool_]
+    held_out_codes: Int
+    held_out_probs: Float
 
     def __init__(
         self,
@@ -179,10 +184,30 @@ class TableModel:
             )
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
+    def prediction_sets(self, coverage: float) -> ConformalClassifier:
+        """The prediction sets of this coverage for probabilities of `predict`, chosen on the held-out rows."""
+        if not len(self.held_out_confidence):
+            raise ConfigError(
+                "Prediction sets need labelled rows that the model was not trained on; this model was refitted on "
+                "all rows. Fit it without --refit, or choose the sets on new labelled rows with ConformalClassifier."
+            )
+        if not len(self.held_out_codes):
+            raise ConfigError(
+                "Prediction sets need the stored probabilities of held-out rows; this model was stored by an earlier "
+                "version, without them. Fit it again, or choose the sets on labelled rows with ConformalClassifier."
+            )
+        return ConformalClassifier(coverage=coverage).fit(self.held_out_probs, self.held_out_codes)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model, its report and its card into a folder, which appears whole or not at all."""
         contents = TableContents(
-            self.preprocessor, self.notes, self.report, self.held_out_confidence, self.held_out_wrong
+            self.preprocessor,
+            self.notes,
+            self.report,
+            self.held_out_confidence,
+            self.held_out_wrong,
+            self.held_out_codes,
+            self.held_out_probs,
         )
         return self.classifier.save(path, metrics=contents.metrics(), extras=contents.files())
 
@@ -203,6 +228,9 @@ class TableModel:
             self.schema, self.classes = self.preprocessor.schema, tuple(classifier.classes_)
             self.notes, self.report = contents.notes, contents.report
             self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
+            self.held_out_codes, self.held_out_probs = contents.codes, contents.probs
+            if len(self.held_out_codes) and self.held_out_probs.shape[1] != len(self.classes):
+                raise ModelFormatError("the stored probabilities are not those of its classes")
             if len(self.preprocessor.feature_names) != classifier.n_features_in_:
                 raise ModelFormatError("the preprocessor is not that of the network")
         except Exception as error:  # a damaged or hostile file may raise anything
@@ -225,6 +253,7 @@ class TableModel:
         answers = self.predict(rows.table[held_out])
         judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
+        self.held_out_codes, self.held_out_probs = judged.y, judged.probs
         return judged
 
     def _prepared_refit(self, rows: TrainingRows) -> Fit:
@@ -241,3 +270,4 @@ class TableModel:
         second.classifier.checkpoint_dir = self.classifier.checkpoint_dir  # in case of another `fit`
         self.preprocessor, self.classifier = second.preprocessor, second.classifier
         self.held_out_confidence, self.held_out_wrong = self.held_out_confidence[:0], self.held_out_wrong[:0]
+        self.held_out_codes, self.held_out_probs = self.held_out_codes[:0], self.held_out_probs[:0]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selfcal._support import checks
-from selfcal._support.checks import Float
+from selfcal._support.checks import Float, Int
 from selfcal.errors import DataError
 from selfcal.reporting._plain import to_plain
 from selfcal.reporting.card import model_card
@@ -32,6 +32,8 @@ class TableContents:
         report: The report on the held-out rows.
         confidence: The confidence in each held-out row; empty if the model was refitted on them.
         wrong: Whether the prediction was wrong there.
+        codes: The true class there; empty in models of earlier versions, too.
+        probs: The probability of each class there.
     """
 
     preprocessor: Preprocessor
@@ -39,6 +41,8 @@ class TableContents:
     report: Report
     confidence: Float
     wrong: NDArray[np.bool_]
+    codes: Int
+    probs: Float
 
     def files(self) -> dict[str, bytes]:
         """The files to store beside the classifier."""
@@ -47,6 +51,8 @@ class TableContents:
             "table": json.dumps({"notes": self.notes, "numbers": self.report.to_dict()}),
             "confidence": self.confidence,
             "wrong": self.wrong,
+            "codes": self.codes,
+            "probs": self.probs,
         }
         return {
             PREPROCESSOR: skops_archive.dump(stored),
@@ -78,10 +84,17 @@ class TableContents:
             confidence = checks.unit_interval(stored["confidence"])
             wrong = np.asarray(stored["wrong"], dtype=bool)
             checks.same_length(confidence=confidence, wrong=wrong)
+        codes, probs = np.empty(0, dtype=np.int64), np.empty((0, 0))
+        if len(stored.get("codes", ())):
+            probs = checks.probabilities(stored["probs"])
+            codes = checks.label_codes(stored["codes"], probs.shape[1])
+            checks.same_length(codes=codes, probs=probs)
         return cls(
             Preprocessor.from_state(stored["preprocessor"]),
             tuple(table["notes"]),
             report,
             confidence,
             wrong,
+            codes,
+            probs,
         )
