@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         reject,
         storage,
         transforms,
+        uncertainty,
     )
     from selfcal.conformal import ConformalClassifier
     from selfcal.ensembles import Ensemble
@@ -107,6 +108,7 @@ __all__ = [
     "storage",
     "train",
     "transforms",
+    "uncertainty",
 ]
 
 

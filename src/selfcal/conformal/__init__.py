@@ -3,6 +3,7 @@
 from selfcal.conformal.classifier import ConformalClassifier
 from selfcal.conformal.evaluation import SetCounts, SetScores, evaluate_sets
 from selfcal.conformal.guarantee import CoverageGuarantee, rows_for_coverage
+from selfcal.conformal.novelty import NoveltyDetector
 from selfcal.conformal.scores import APS, LAC, RAPS, ConformityScore
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "ConformalClassifier",
     "ConformityScore",
     "CoverageGuarantee",
+    "NoveltyDetector",
     "SetCounts",
     "SetScores",
     "evaluate_sets",
