@@ -19,6 +19,16 @@ DropUnlabelled = Annotated[
     typer.Option("--drop-unlabelled", metavar="", help="Drop rows without a label, instead of an error."),
 ]
 MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs.")]
+TimeBudget = Annotated[
+    float | None,
+    typer.Option(help="Seconds of each training that has several candidates, such as auto. Default: 60."),
+]
+Progress = Annotated[
+    bool,
+    typer.Option(
+        "--progress", metavar="", help="Print a line of progress every ten seconds if there is no terminal."
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 CORES = os.cpu_count() or 1
 

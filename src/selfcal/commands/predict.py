@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._options import TextOptions, grouped
+from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, warnings_as_notes, words
 from selfcal.errors import ConfigError
@@ -59,6 +59,7 @@ def predict(
         ),
     ] = False,
     text: TextOptions,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
@@ -101,9 +102,10 @@ def predict(
             answering.conformal = loaded.prediction_sets(sets)
         if answering.conformal.guarantee_.informative:  # otherwise the warning has said it
             note(str(answering.conformal.guarantee_))
-    alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
+    garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
+    show = False if garbled else progress or None
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **reading)
+    showing = read_showing("Predicting", data, show=show, batch_rows=batch_rows, allow_empty=True, **reading)
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())

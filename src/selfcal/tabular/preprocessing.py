@@ -246,7 +246,7 @@ class Preprocessor:
             raise DataError(
                 f"The table and its encoding must fit into {self.budget / 2**30:.1f} GB of memory; "
                 f"{table.height:,} rows of {width:,} numbers need about {needed / 2**30:.1f} GB. Use fewer rows, "
-                "columns or categories (--max-levels), or raise the budget (--memory of selfcal fit)."
+                "columns or categories (--max-levels of selfcal fit), or raise the budget (--memory of selfcal fit)."
             )
 
 

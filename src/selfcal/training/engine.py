@@ -171,7 +171,7 @@ def train(
                 lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
                 seconds=checkpoint_seconds,
             ) as after_step,
-            progress_bar("Training", max_steps, progress) as advance,
+            progress_bar("Training", max_steps, progress, ends_early=selection is not None) as advance,
         ):
             module.train()
             while run.status == RUNNING:
