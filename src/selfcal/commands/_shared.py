@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from selfcal.tabular.schema import Schema
 
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".jsonl", ".ndjson", ".xlsx", ".arrow", ".feather")
+"""Endings of tables that are left out of the names of outputs."""
+
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
 ]
@@ -205,6 +208,6 @@ def stem(data: str) -> str:
     if data == "-":
         return "selfcal"
     name = os.path.basename(os.path.normpath(data))
-    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+    for ending in (".gz", ".zip", *SUFFIXES):
         name = name.removesuffix(ending)
     return name or "selfcal"

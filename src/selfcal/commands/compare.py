@@ -37,7 +37,7 @@ from selfcal.errors import ConfigError
 if TYPE_CHECKING:
     from selfcal.workflows.comparison import Candidate, Standing, Task
 
-Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
+Data = Annotated[str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
 SEARCH = {"method": "auto,crossfit,temperature"}
 """The search without an option: the most accurate method, five networks of one kind, and a single network."""

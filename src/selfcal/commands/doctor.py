@@ -26,7 +26,7 @@ PACKAGES = (
     "jinja2",
     "matplotlib",
 )
-OPTIONAL = ("onnx", "onnxruntime", "optuna")
+OPTIONAL = ("onnx", "onnxruntime", "openpyxl", "optuna")
 
 
 def doctor(*, as_json: AsJson = False) -> None:

@@ -19,7 +19,7 @@ def evaluate(
     predictions: Annotated[
         str,
         typer.Argument(
-            help="A CSV, TSV or Parquet file that also has the true classes; - is standard input."
+            help="A table, in a file as for fit, that also has the true classes; - is standard input."
         ),
     ],
     *,

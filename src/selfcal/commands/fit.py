@@ -39,7 +39,7 @@ CHECKPOINT = "checkpoint"
 @grouped
 def fit(
     data: Annotated[
-        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+        str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file; - is standard input.")
     ],
     *,
     target: Target,

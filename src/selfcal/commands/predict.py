@@ -31,7 +31,7 @@ ROWS, NUMBERS = 65_536, 2**24
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     data: Annotated[
-        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+        str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file; - is standard input.")
     ],
     *,
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
