@@ -70,14 +70,16 @@ def test_coverage_is_within_two_standard_errors_at_full_size(score):
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [None, 6], ids=["continuous", "tied"])
 def test_coverage_of_each_class_at_full_size(steps):
-    z = np.array(
-        [
-            z_score(values, coverage)
-            for n, coverage in product([200, 1000], [0.8, 0.9, 0.95])
-            for values in coverages(
-                n, coverage, sets=300, steps=steps, randomized=True, per_class=True, seed=n
-            ).T[1:]
-        ]
-    )
-    assert np.abs(z).max() < 3.8
-    assert (np.abs(z) > 2).sum() <= 4
+    """The rarest class has a tenth of the rows: often too few of 50 or 200; it is then in every set."""
+
+    def z_scores(n, coverage):
+        found = coverages(n, coverage, sets=300, steps=steps, randomized=True, per_class=True, seed=n)
+        return [z_score(values[~np.isnan(values)], coverage) for values in found.T[1:]]
+
+    levels = [0.8, 0.9, 0.95]
+    exact = np.array([z_scores(n, coverage) for n, coverage in product([500, 1000], levels)])
+    assert np.abs(exact).max() < 3.8
+    assert (np.abs(exact) > 2).sum() <= 4
+    few = np.array([z_scores(n, coverage) for n, coverage in product([50, 200], levels)])
+    assert few.min() > -3.8
+    assert (few < -2).sum() <= 3
