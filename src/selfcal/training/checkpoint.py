@@ -33,7 +33,7 @@ from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, Recov
 from selfcal.training.batches import Batches, data_fingerprint
 from selfcal.training.step import BilevelStep
 
-FORMAT = 3
+FORMAT = 4
 MAX_GENERATIONS = 2
 MAX_SAVING_FRACTION = 0.02
 """Of the training time; if saving takes long, it happens less often."""
