@@ -94,3 +94,16 @@ def test_refitted_and_older_models_refuse(shelf, tmp_path, monkeypatch):
     model.held_out_confidence = model.held_out_confidence[:0]
     with pytest.raises(ConfigError, match="without --refit"):
         model.prediction_sets(0.9)
+
+
+def test_several_files_have_the_sets_of_one(shelf, written, tmp_path):
+    whole = read_table(shelf / "people.csv")
+    (tmp_path / "in").mkdir()
+    whole.head(60).write_csv(tmp_path / "in" / "a.csv")
+    whole.tail(-60).write_csv(tmp_path / "in" / "b.csv")
+    result = as_json(
+        "predict", shelf / "people-model", tmp_path / "in", "--out", tmp_path / "out", "--sets", "0.8"
+    )
+    assert "at least 80%" in result["set_guarantee"]
+    parts = pl.concat([pl.read_csv(tmp_path / "out" / name) for name in ("a.csv", "b.csv")])
+    assert (parts["prediction_set"] == pl.read_csv(written[1])["prediction_set"]).mean() > 0.99

@@ -24,13 +24,14 @@ from selfcal.reporting.content import Provenance, Report
 from selfcal.reporting.importance import permutation_importance
 from selfcal.reporting.predictions import Predictions
 from selfcal.storage import read_extra
+from selfcal.storage.files import PREPROCESSOR
 from selfcal.tabular.io.reading import MEMORY_BUDGET
 from selfcal.tabular.leakage import leaks
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.tabular.schema import Schema, column_named
 from selfcal.tabular.split import Division, Parts, divide
 from selfcal.workflows._group_values import group_values
-from selfcal.workflows.inspection import PREPROCESSOR, no_table
+from selfcal.workflows.inspection import no_table
 from selfcal.workflows.table_report import report_on
 from selfcal.workflows.table_storage import TableContents
 from selfcal.workflows.table_training import Fit, TrainingRows
@@ -74,8 +75,10 @@ class TableModel:
         classes: The labels, byte for byte as in the table.
         notes: Notes for the user on the data and the training.
         remarks: Those of them that follow from the settings; the others on the training were warnings, too.
-        report: The report on the held-out rows.
-        held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all.
+        report: The report on the held-out rows. A model that was fitted as an estimator has none, and asking for it
+            is an error; see `has_report`.
+        held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all, and
+            without a report.
         held_out_wrong: Whether the prediction was wrong there.
         held_out_codes: The true class there, as a code.
         held_out_probs: The probability of each class there.
@@ -93,11 +96,11 @@ class TableModel:
     classes: tuple[str, ...]
     notes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
-    report: Report
     held_out_confidence: Float
     held_out_wrong: NDArray[np.bool_]
     held_out_codes: Int
     held_out_probs: Float
+    _report: Report | None
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class TableModel:
         self.held_out = checks.in_range("held_out", held_out, 0.01, 0.9)
         self.refit = checks.boolean("refit", refit)
         self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
-        # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be huge
+        # the preprocessor has scaled the numbers already, by all rows that take part in the training
         settings = {"standardize": False, **settings}
         self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)
         self.classifier.check_settings()
@@ -176,10 +179,24 @@ class TableModel:
                 advance(1, "2 of 2")
                 self._train(second, "Refit: ")
             self._replace_by(second)
-        self.report = report_on(
+        self._report = report_on(
             judged, first, second, seed=self.seed, notes=self.notes, provenance=provenance, **about
         )
         return self
+
+    @property
+    def has_report(self) -> bool:
+        """Whether there is a report on held-out rows."""
+        return self._report is not None
+
+    @property
+    def report(self) -> Report:
+        if self._report is None:
+            raise ConfigError(
+                "A report needs held-out rows; this model was fitted from Python, without any. Fit it with selfcal "
+                "fit, or evaluate its predictions for labelled rows with selfcal evaluate."
+            )
+        return self._report
 
     def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
         """The rows that `fit` would train, validate and evaluate on; numbers count labelled rows only."""
@@ -192,26 +209,17 @@ class TableModel:
         if not len(encoded.values):
             none = np.empty(0)
             return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra)
-        predicted = self.classifier.predict_with_confidence(encoded.values)
+        predicted = self.classifier.predict_encoded(encoded.values)
         return Answers(*predicted, encoded.unseen, encoded.extra)
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
-        if not len(self.held_out_confidence):
-            raise ConfigError(
-                "A guaranteed maximum risk needs labelled rows that the model was not trained on; this model was "
-                "refitted on all rows. Fit it without --refit, or choose a threshold on new labelled rows with "
-                "SelectiveClassifier."
-            )
+        self._check_held_out("A guaranteed maximum risk needs", "choose a threshold", "SelectiveClassifier")
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
     def prediction_sets(self, coverage: float) -> ConformalClassifier:
         """The prediction sets of this coverage for probabilities of `predict`, chosen on the held-out rows."""
-        if not len(self.held_out_confidence):
-            raise ConfigError(
-                "Prediction sets need labelled rows that the model was not trained on; this model was refitted on "
-                "all rows. Fit it without --refit, or choose the sets on new labelled rows with ConformalClassifier."
-            )
+        self._check_held_out("Prediction sets need", "choose the sets", "ConformalClassifier")
         if not len(self.held_out_codes):
             raise ConfigError(
                 "Prediction sets need the stored probabilities of held-out rows; this model was stored by an earlier "
@@ -224,7 +232,7 @@ class TableModel:
         contents = TableContents(
             self.preprocessor,
             self.notes,
-            self.report,
+            self._report,
             self.held_out_confidence,
             self.held_out_wrong,
             self.held_out_codes,
@@ -236,26 +244,38 @@ class TableModel:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The model that `save` wrote into a folder."""
         classifier = SelfCalibratedClassifier.load(path)
-        data = read_extra(path, PREPROCESSOR)
-        if data is None:
+        preprocessor, data = classifier.preprocessor_, read_extra(path, PREPROCESSOR)
+        if preprocessor is None or data is None:
             raise no_table(path)
         try:
-            contents = TableContents.read(data)
-            self = cls()
-            self.classifier, self.preprocessor = classifier, contents.preprocessor
-            self.schema, self.classes = self.preprocessor.schema, tuple(classifier.classes_)
-            self.notes, self.report = contents.notes, contents.report
-            self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
-            self.held_out_codes, self.held_out_probs = contents.codes, contents.probs
-            if len(self.held_out_codes) and self.held_out_probs.shape[1] != len(self.classes):
-                raise ModelFormatError("the stored probabilities are not those of its classes")
-            if len(self.preprocessor.feature_names) != classifier.n_features_in_:
-                raise ModelFormatError("the preprocessor is not that of the network")
+            contents = TableContents.read(data, preprocessor)
         except Exception as error:  # a damaged or hostile file may raise anything
             raise ModelFormatError(
                 f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error
+        self = cls()
+        preprocessor.budget = self.preprocessor.budget
+        self.classifier, self.preprocessor = classifier, preprocessor
+        self.schema, self.classes = preprocessor.schema, tuple(map(str, classifier.classes_))
+        self.notes, self._report = contents.notes, contents.report
+        self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
+        self.held_out_codes, self.held_out_probs = contents.codes, contents.probs
+        if len(self.held_out_codes) and self.held_out_probs.shape[1] != len(self.classes):
+            raise ModelFormatError(
+                f"{path}/{PREPROCESSOR} holds probabilities of other classes than the model's."
+            )
         return self
+
+    def _check_held_out(self, needs: str, choose: str, with_class: str) -> None:
+        if len(self.held_out_confidence):
+            return
+        how = "refitted on all rows. Fit it without --refit"
+        if not self.has_report:
+            how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
+        raise ConfigError(
+            f"{needs} labelled rows that the model was not trained on; this model was {how}, or {choose} on new "
+            f"labelled rows with {with_class}."
+        )
 
     def _divide(self, table: pl.DataFrame, target: str, **options: Any) -> Division:
         validation = self.classifier.validation_fraction
@@ -287,7 +307,7 @@ class TableModel:
         categories = {column.name for column in self.schema.used if column.kind == "category"}
         groups = {name: group_values(held_out[name], as_category=name in categories) for name in by}
         importance = permutation_importance(
-            lambda values: self.classifier.predict_with_confidence(values)[2],
+            lambda values: self.classifier.predict_encoded(values)[2],
             self.preprocessor.transform(held_out),
             rows.codes[rows.parts.held_out],
             columns=self.preprocessor.columns,
