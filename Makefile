@@ -57,7 +57,7 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, onnxruntime, and pytabkit if it is installed
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, onnxruntime, and pytabkit if it is installed
 	$(BIN)/python -m pytest tests/parity/heavy
 
 $(CLUSTER): $(READY)
