@@ -9,6 +9,7 @@ from sklearn.metrics import roc_auc_score
 from selfcal import metrics
 from selfcal.errors import DataError
 from selfcal.metrics import _areas
+from selfcal.metrics.intervals import mean_and_error
 
 from .strategies import predictions, weights_for
 
@@ -70,7 +71,7 @@ def test_the_error_is_delongs():
     above = (s[y][:, None] > s[~y]) + (s[y][:, None] == s[~y]) / 2
     delong = above.mean(axis=1).var(ddof=1) / 30 + above.mean(axis=0).var(ddof=1) / 60
     area = next(iter(_areas.roc_areas(y.astype(int), np.column_stack([1 - s, s]))))
-    _, error, _ = discrimination.mean_and_error(area.per_row, None)
+    _, error, _ = mean_and_error(area.per_row, None)
     assert error**2 == pytest.approx(delong, rel=0.03)
 
 
