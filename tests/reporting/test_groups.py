@@ -89,6 +89,21 @@ def test_groups_of_one_row_and_few_rows_are_said():
     assert by.text.endswith("1 group of fewer than 30 rows could hide much.")
 
 
+def test_values_that_are_all_different_make_no_groups_of_their_own():
+    assert sizes([f"C-{i}" for i in range(100)]) == {"other (100 categories)": 100}
+    dates = np.arange("2024-01-01", "2024-04-10", dtype="datetime64[D]")
+    assert list(sizes(dates))[:2] == ["up to 2024-01-20", "over 2024-01-20 to 2024-02-09"]
+
+
+def test_groups_of_one_row_do_not_cry_wolf():
+    """A wrong prediction with a confidence of 95% is no finding, although the row has an accuracy of zero."""
+    claim = np.full(20, 0.95)
+    judged = Predictions.from_probabilities(np.eye(20, dtype=int)[0], np.column_stack([claim, 1 - claim]))
+    groups = _groups.cut_all({"id": [f"row {i}" for i in range(20)]}, 20)
+    (by,) = _groups.judge_groups(judged, groups, level=0.95, seed=0)
+    assert not any(group.finding for group in by.groups)
+
+
 @pytest.mark.parametrize("values", [[1, 2], np.zeros((40, 2))])
 def test_groups_of_another_length(values):
     with pytest.raises(DataError, match=r"groups\['age'\] must hold one value for each of the 40 rows"):

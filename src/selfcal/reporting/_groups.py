@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,6 +20,9 @@ from selfcal.reporting.content import GroupedBy, GroupFinding, GroupScores, Nois
 from selfcal.reporting.predictions import Predictions
 
 MAX_GROUPS = 20
+MIN_ROWS = 5
+"""Minimum number of rows of a category that has a group of its own where there are more than `MAX_GROUPS`."""
+
 QUANTILES = 5
 FEW_VALUES = 10
 """A numeric column with no more values has a group for each."""
@@ -33,8 +36,9 @@ WORDS = {"over": "over-confident", "under": "under-confident", "mixed": "over- a
 def cut(values: ArrayLike) -> Groups:
     """The group of each row and the names of the groups.
 
-    Numbers are cut at quantiles into groups of about as many rows each, unless they have few values. Of many
-    categories, the most frequent have a group of their own and the rest is "other". Missing values are a group.
+    Numbers and dates are cut at quantiles into groups of about as many rows each, unless they have few values. Of
+    many categories, the most frequent have a group of their own, if they are not rare, and the rest is "other".
+    Missing values are a group.
 
     >>> cut([30.0, 40.0, float("nan")])[1], cut(["b", "a", None])[1]
     (['30', '40', 'missing'], ['a', 'b', 'missing'])
@@ -43,7 +47,10 @@ def cut(values: ArrayLike) -> Groups:
     """
     given = checks.as_array(values)
     if given.dtype.kind in "iuf":
-        return _cut_numbers(given.astype(np.float64))
+        return _cut_numbers(given.astype(np.float64), _number)
+    if given.dtype.kind == "M":
+        times = given.astype("datetime64[us]")
+        return _cut_numbers(np.where(np.isnat(times), np.nan, times.astype(np.float64)), _date)
     text = np.array(
         ["" if _is_missing(value) else str(checks.plain(value)) for value in given.tolist()], dtype=object
     )
@@ -51,7 +58,8 @@ def cut(values: ArrayLike) -> Groups:
     names, code, count = np.unique(text[~gone].astype(str), return_inverse=True, return_counts=True)
     kept = np.arange(len(names))
     if len(names) > MAX_GROUPS:
-        kept = np.sort(np.argsort(-count, kind="stable")[: MAX_GROUPS - 1])
+        most = np.argsort(-count, kind="stable")[: MAX_GROUPS - 1]
+        kept = np.sort(most[count[most] >= MIN_ROWS])
     place = np.full(len(names), len(kept))
     place[kept] = np.arange(len(kept))
     codes = np.full(len(text), -1)
@@ -129,27 +137,28 @@ def _text(column: str, groups: Sequence[GroupScores]) -> str:
     """The verdict on the groups of a column."""
     off = {kind: [g.name for g in groups if g.finding == kind] for kind in WORDS}
     of = counted(len(groups), "group")
+    any_of = f"any of {of}" if len(groups) > 1 else "the only group"
     if not any(off.values()):
         small = sum(group.rows < ENOUGH_ROWS for group in groups)
         few = f"; {counted(small, 'group')} of fewer than {ENOUGH_ROWS} rows could hide much" if small else ""
-        return f"No sign of miscalibration in any of {of} by {column}{few}."
+        return f"No sign of miscalibration in {any_of} by {column}{few}."
     parts = [f"{word} in {', '.join(map(_quoted, off[kind]))}" for kind, word in WORDS.items() if off[kind]]
     text = "; ".join(parts)
     return f"Of {of} by {column}: {text}."
 
 
-def _cut_numbers(values: Float) -> Groups:
+def _cut_numbers(values: Float, written: Callable[[float], str]) -> Groups:
     known = np.isfinite(values)
     codes = np.full(len(values), -1)
     distinct = np.unique(values[known])
     if len(distinct) <= FEW_VALUES:
         codes[known] = np.searchsorted(distinct, values[known])
-        return _with_missing(codes, [_number(value) for value in distinct.tolist()])
+        return _with_missing(codes, [written(value) for value in distinct.tolist()])
     fractions = np.arange(1, QUANTILES) / QUANTILES
     edges = np.unique(np.quantile(values[known], fractions, method="inverted_cdf"))
     edges = edges[edges < distinct[-1]]
     codes[known] = np.searchsorted(edges, values[known])
-    text = [_number(edge) for edge in edges.tolist()]
+    text = [written(edge) for edge in edges.tolist()]
     middle = [f"over {low} to {high}" for low, high in pairwise(text)]
     return _with_missing(codes, [f"up to {text[0]}", *middle, f"over {text[-1]}"])
 
@@ -164,7 +173,11 @@ def _with_missing(codes: Int, names: list[str]) -> Groups:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == math.floor(value) and abs(value) < 1e15 else f"{value:.6g}"
+    return f"{value:,.0f}" if value == math.floor(value) and abs(value) < 1e15 else f"{value:,.6g}"
+
+
+def _date(microseconds: float) -> str:
+    return str(np.datetime64(int(microseconds), "us").astype("datetime64[s]")).removesuffix("T00:00:00")
 
 
 def _quoted(name: str) -> str:

@@ -159,8 +159,11 @@ def in_classes(rows: Int, claimed: Float, right: Float, level: float) -> ClassGr
 def findings(
     rows: Int, claimed: Float, right: Float, level: float, of: int | None = None
 ) -> list[dict[str, Any]]:
-    """Groups with intervals so wide that all of them, or all `of` them, hold at once (Bonferroni)."""
-    low, high = metrics.wilson_interval(right, rows, level=1 - (1 - level) / (of or len(rows)))
+    """Groups with intervals so wide that all of them, or all `of` them, hold at once (Bonferroni).
+
+    They are exact, because at the high levels of many groups Wilson's miss too often where a group has few rows.
+    """
+    low, high = metrics.clopper_pearson_interval(right, rows, level=1 - (1 - level) / (of or len(rows)))
     finding = np.where(claimed > high, "over", np.where(claimed < low, "under", ""))
     columns = {"rows": rows, "claimed": claimed, "right": right, "low": low, "high": high, "finding": finding}
     lists = [column.tolist() for column in columns.values()]

@@ -304,8 +304,8 @@ class TableModel:
     def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
         """The groups of the held-out rows, and which columns matter for them."""
         held_out = rows.table[rows.parts.held_out]
-        categories = {column.name for column in self.schema.used if column.kind == "category"}
-        groups = {name: group_values(held_out[name], as_category=name in categories) for name in by}
+        kinds = {column.name: column for column in self.schema.used}
+        groups = {name: group_values(held_out[name], kinds.get(name)) for name in by}
         importance = permutation_importance(
             lambda values: self.classifier.predict_encoded(values).probs,
             self.preprocessor.transform(held_out),
