@@ -83,6 +83,7 @@ INVALID = {
     "--kind size=numbr": "--kind size must be one of",
     "--kind size=number:%d": "--kind size may name a format for a date only",
     "--method bo4cs": "--method must be one of",
+    "--method standard --time-budget 9": "--time-budget is for methods that train several networks",
     "--method standard --one-network": "--one-network is for methods that train several networks",
     "--method standard --noisy-labels": "--noisy-labels is for methods that train several networks",
 }

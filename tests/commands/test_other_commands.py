@@ -92,9 +92,10 @@ def test_calibrate_recalibrates_an_overconfident_model(tmp_path):
 def test_calibrate_leaves_out_what_was_decided_by_the_old_confidences(tmp_path):
     theirs, out = overconfident(tmp_path), tmp_path / "recalibrated.csv"
     table = pl.read_csv(theirs)
-    table.with_columns(abstain=table["prob_a"] > 0.2).write_csv(theirs)
+    table.with_columns(abstain=table["prob_a"] > 0.2, prediction_set=pl.lit('["a"]')).write_csv(theirs)
     said = succeed("calibrate", theirs, "--target", "y", "--out", out)
-    assert "'abstain' was computed from the old confidences" in said.stderr
+    assert "'abstain' was computed from the old probabilities" in said.stderr
+    assert "'prediction_set' was computed from the old probabilities" in said.stderr
     assert pl.read_csv(out).columns == ["y", "prob_a", "prob_b"]
 
 

@@ -62,6 +62,7 @@ def test_a_promise_that_cannot_be_kept_answers_nothing(shelf, tmp_path):
     args = ["--out", tmp_path / "p.csv", "--max-risk", "0.001"]
     result = succeed("predict", shelf / "people-model", shelf / "people.csv", *args)
     assert "No threshold guarantees" in result.stderr
+    assert "Pass a higher --max-risk, or fit the model on more rows." in result.stderr
     assert "abstained on 160 of them" in result.stdout
 
 

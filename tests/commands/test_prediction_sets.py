@@ -52,10 +52,7 @@ def test_evaluate_measures_coverage_and_size(written):
     expected = evaluate_sets(table["kind"].to_list(), sets, classes=names)
     assert result["coverage"]["value"] == expected.coverage.value
     assert result["size"]["low"] == pytest.approx(expected.size.low)
-    assert (
-        "Prediction sets, with intervals of 95%: 160 sets"
-        in succeed("evaluate", out, "--target", "kind").stdout
-    )
+    assert "160 prediction sets: coverage" in succeed("evaluate", out, "--target", "kind").stdout
 
 
 def test_another_column_of_that_name_is_left_alone(written):
@@ -68,6 +65,7 @@ def test_too_few_rows_are_said_once(shelf, tmp_path):
     args = ["--out", tmp_path / "p.csv", "--sets", "0.999"]
     said = succeed("predict", shelf / "people-model", shelf / "people.csv", *args)
     assert said.stderr.count("only sets of all classes") == 1
+    assert "Pass a lower --sets, or fit the model on more rows." in said.stderr
     assert "sets of 3.00 classes" in said.stdout
 
 
@@ -106,4 +104,6 @@ def test_several_files_have_the_sets_of_one(shelf, written, tmp_path):
     )
     assert "at least 80%" in result["set_guarantee"]
     parts = pl.concat([pl.read_csv(tmp_path / "out" / name) for name in ("a.csv", "b.csv")])
+    sizes = [len(json.loads(cell)) for cell in parts["prediction_set"]]
+    assert result["mean_set_size"] == pytest.approx(np.mean(sizes))
     assert (parts["prediction_set"] == pl.read_csv(written[1])["prediction_set"]).mean() > 0.99

@@ -160,7 +160,7 @@ class TestFolders:
     def test_inspect_says_that_it_was_not_evaluated(self, fitted, tmp_path):
         said = run("inspect", fitted.save(tmp_path / "model"))
         assert said.exit_code == 0, said.output
-        assert "fitted from Python" in said.output
+        assert "saved from Python" in said.output
         assert "colour" in said.output
         said = run("inspect", tmp_path / "model", "--json")
         assert '"report_numbers": null' in said.output
@@ -170,8 +170,8 @@ class TestFolders:
         folder = fitted.save(tmp_path / "model")
         said = run("predict", folder, tmp_path / "new.csv", "--out", tmp_path / "p.csv", "--max-risk", "0.1")
         assert said.exit_code == 2
-        assert "fitted from Python" in said.output
-        with pytest.raises(ConfigError, match="fitted from Python"):
+        assert "saved from Python" in said.output
+        with pytest.raises(ConfigError, match="saved from Python"):
             _ = TableModel.load(folder).report
 
     def test_labels_that_are_numbers(self, tmp_path):

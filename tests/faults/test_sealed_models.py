@@ -109,7 +109,12 @@ class TestChangedBytes:
     @pytest.mark.parametrize("name", sorted(FILES))
     def test_a_missing_file(self, folder, name):
         (folder / name).unlink()
-        refused(folder, f"{name} must be a file; it does not exist")
+        lost = (
+            "must be the folder of a model; it has no"
+            if name == "model.json"
+            else "must be a file; it does not"
+        )
+        refused(folder, lost)
 
     @pytest.mark.parametrize("name", sorted(FILES - {"model.json"}))
     def test_a_file_of_another_model(self, folder, folders, name):

@@ -1,6 +1,7 @@
 """Permutation importance: its value, its noise and its bounded cost."""
 
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.inspection import permutation_importance as by_scikit_learn
 from sklearn.linear_model import LogisticRegression
@@ -84,3 +85,11 @@ def test_bad_input(fitted, options, error, wording):
     model, X, y = fitted
     with pytest.raises(error, match=wording):
         permutation_importance(model.predict_proba, **{"X": X, "y": y, **options})
+
+
+def test_columns_of_a_data_frame_keep_their_names():
+    frame = pl.DataFrame({"size": np.linspace(0, 1, 200), "noise": np.zeros(200)})
+    found = permutation_importance(
+        lambda X: np.column_stack([1 - X[:, 0], X[:, 0]]).clip(0.1, 0.9), frame, np.arange(200) // 100
+    )
+    assert [one.column for one in found.columns] == ["size", "noise"]

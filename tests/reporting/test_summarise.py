@@ -124,6 +124,7 @@ def test_names_are_made_fit_to_print():
     ("methods", "options", "error", "wording"),
     [
         ({}, {}, DataError, "at least one method"),
+        ({"a": [[0.5, 0.5]]}, {}, DataError, "must be a dictionary of Predictions"),
         ({"a": predictions(), "b": predictions(n=300)}, {}, DataError, "'b' has 300 rows"),
         ({"a": predictions(), "b": predictions(seed=1)}, {}, DataError, "or other labels than 'a'"),
         ({"a": predictions()}, {"classes": ["x"]}, DataError, "name the 3 columns"),

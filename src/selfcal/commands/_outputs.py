@@ -106,6 +106,7 @@ def _described(folder: Path) -> str:
     from selfcal.workflows.inspection import Inspected
 
     try:
-        return f"a model with target {Inspected.read(folder).schema.target!r}"
+        target = Inspected.read(folder).schema.target
+        return f"a model with target {target!r}" if target else "a model"
     except SelfcalError:
         return "files of a model"

@@ -47,6 +47,7 @@ class Predicted:
 
     rows: int
     abstained: int
+    in_sets: int
     unseen: dict[str, int]
     extra: tuple[str, ...]
 
@@ -112,16 +113,17 @@ def predict_parts(
         remove_leftovers(folder)
         _check_settings(folder, options, resume=resume)
         calls = [(path, str(out), options) for path, out in todo]
-        rows = abstained = 0
+        rows = abstained = in_sets = 0
         unseen: Counter[str] = Counter()
         extra: tuple[str, ...] = ()
         with progress_bar("Predicting", total, show) as advance:
             for done, found in enumerate(_results(calls, jobs), start=total - len(todo) + 1):
                 rows, abstained = rows + found.rows, abstained + found.abstained
+                in_sets += found.in_sets
                 unseen.update(found.unseen)
                 extra = found.extra
                 advance(done, f"files, {rows:,} rows")
-    return Predicted(rows, abstained, dict(unseen), extra)
+    return Predicted(rows, abstained, in_sets, dict(unseen), extra)
 
 
 def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
@@ -139,7 +141,7 @@ def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
         rows = write_batches(answering.answers(parts), out, excel_safe=options.excel_safe)
     except DataError as error:
         raise DataError(str(error) if path in str(error) else f"{path}: {error}") from error
-    return Predicted(rows, answering.abstained, dict(answering.unseen), answering.extra)
+    return Predicted(rows, answering.abstained, answering.in_sets, dict(answering.unseen), answering.extra)
 
 
 @functools.lru_cache(maxsize=1)

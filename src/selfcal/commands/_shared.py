@@ -154,8 +154,11 @@ def columns_text(rows: Sequence[Sequence[str]], *, indent: str = "  ") -> str:
 
 
 def schema_text(schema: Schema, most: int = 40) -> str:
-    """The columns and their kinds, the first of many."""
-    shown = str(replace(schema, columns=schema.columns[:most]))
+    """The columns and their kinds, the first of many; without remarks, which are notes too, if they do not fit."""
+    listed = schema.columns[:most]
+    shown = str(replace(schema, columns=listed))
+    if sys.stdout.isatty() and max(map(len, shown.splitlines())) > shutil.get_terminal_size().columns:
+        shown = str(replace(schema, columns=[replace(column, note="") for column in listed]))
     more = len(schema.columns) - most
     return shown + (f"\n... and {more:,} more column{'s' * (more != 1)}" if more > 0 else "")
 

@@ -81,8 +81,8 @@ def calibrate(
         parts = iter([table])
     else:
         parts = read_batches(apply, allow_empty=True, **reading)
-    if recalibration.stale(table):
-        note("The column 'abstain' was computed from the old confidences and is dropped.")
+    for name in recalibration.stale(table):
+        note(f"The column {name!r} was computed from the old probabilities and is dropped.")
     rows = write_batches(_applied(recalibration, parts), out)
     scores = {"before": recalibration.before.scores(), "after": recalibration.after.scores()}
     if as_json:

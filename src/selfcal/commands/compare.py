@@ -285,13 +285,11 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
         return
     from selfcal.reporting._names import counted
 
-    rows = [("", "log loss", "vs. best", "accuracy", "ECE", "ECE by chance", "seconds")]
+    rows = [("", "log loss", "vs. best", "accuracy", "ECE", "time")]
     for one in found:
         ends = "" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]"
-        numbers = [
-            one.scores.get(key, math.nan) for key in ("log_loss", "accuracy", "ece", "noise_floor", "seconds")
-        ]
-        loss, accuracy, ece, floor, seconds = numbers
+        numbers = [one.scores.get(key, math.nan) for key in ("log_loss", "accuracy", "ece", "seconds")]
+        loss, accuracy, ece, seconds = numbers
         behind = "" if one.behind == 0 else f"{one.behind:+.4f}{ends}"
         rows.append(
             (
@@ -300,8 +298,7 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
                 behind,
                 f"{accuracy:.4f}",
                 f"{ece:.4f}",
-                f"{floor:.4f}",
-                f"{seconds:.1f}",
+                f"{seconds:.1f} s",
             )
         )
         for seed, reason in one.failures.items():
@@ -314,6 +311,8 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
     say(
         f"Means over {counted(seeds, 'split')}, on held-out rows; in brackets, 95% intervals of paired differences."
     )
+    floor = found[0].scores.get("noise_floor", math.nan)
+    say(f"By chance, a perfectly calibrated model would have an ECE of about {floor:.4f} on as few rows.")
     if any(one.low <= 0 for one in found[1:]):
         say("A difference whose interval contains 0 is not significant.")
     say(f"Results: {results}")

@@ -149,7 +149,7 @@ def _say_scores(judged: Report | ScoreReport, classes: int, sets: SetScores | No
         say(groups_text(judged.methods[0]), table=True)
     if sets is not None:
         say()
-        say(f"Prediction sets, with intervals of 95%: {sets}.")
+        say(f"{sets} (95% intervals).")
 
 
 def _evaluate_parts(predictions: list[str], target: str, *, progress: bool, **options: Any) -> EvaluatedParts:

@@ -28,7 +28,7 @@ def inspect(
       selfcal inspect patients-model
     """
     from selfcal._support.checks import shorten
-    from selfcal.commands._scores import say_verdict, scores_text
+    from selfcal.commands._scores import columns_that_matter, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.workflows.inspection import Inspected, tried
 
@@ -49,7 +49,7 @@ def inspect(
     classes = ", ".join(map(shorten, stored.classes[:most])) + (", ..." if len(stored.classes) > most else "")
     files = {name: seal["bytes"] for name, seal in description["files"].items()}
     facts = {
-        "target": shorten(stored.schema.target or "not named: fitted from Python"),
+        "target": shorten(stored.schema.target or "not named: saved from Python"),
         "classes": f"{len(stored.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
         "network": f"{counted(description['features']['count'], 'input')}, {_summary(model, description)}",
@@ -67,20 +67,24 @@ def inspect(
     say()
     if stored.report is None:
         say(
-            "Not evaluated: it was fitted from Python, without held-out rows. Predict labelled rows with selfcal "
-            "predict, and pass the result to selfcal evaluate."
+            "Not evaluated: it was saved from Python, without held-out rows. Predict labelled rows with selfcal "
+            "predict --keep and the column of the labels, and pass the result to selfcal evaluate."
         )
     else:
         judged = stored.report.methods[0]
         say_verdict(judged)
         say(f"Evaluated on {counted(stored.report.rows, 'held-out row')}:")
         say(scores_text(judged, stored.report.level, stored.report.baseline), table=True)
+        if stored.report.importance is not None:
+            say()
+            say(columns_that_matter(stored.report.importance))
         if stored.report.refit is not None:
             say()
             say(stored.report.refit.text)
-    if stored.notes:
+    notes = stored.notes or stored.schema.notes
+    if notes:
         say()
-        say("\n".join(f"note: {text}" for text in stored.notes))
+        say("\n".join(f"note: {text}" for text in notes))
 
 
 def _summary(model: Path, description: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ import typer
 
 from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
-from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, warnings_as_notes, words
-from selfcal.errors import ConfigError
+from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
+from selfcal.errors import ConfigError, PromiseWarning
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,10 +135,9 @@ def predict(
     loaded = TableModel.load(model)
     answering = Answering(loaded, kept)
     if max_risk is not None:
-        answering.threshold, guarantee = loaded.threshold(max_risk)
-        note(str(guarantee))
+        answering.threshold, promise = _noted_threshold(loaded, max_risk)
     if sets is not None:
-        answering.conformal = _noted_sets(loaded, sets)
+        answering.conformal, set_guarantee = _noted_sets(loaded, sets)
     garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
     show = False if garbled else progress or None
     batch_rows = _batch_rows(loaded)
@@ -149,32 +149,44 @@ def predict(
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
     if max_risk is not None:
-        result |= {
-            "abstained": answering.abstained,
-            "guarantee": guarantee.text,
-            "threshold_holds": guarantee.holds,
-        }
+        result |= {"abstained": answering.abstained, **promise}
     if answering.conformal is not None:
-        result |= {
-            "mean_set_size": answering.mean_set_size,
-            "set_guarantee": answering.conformal.guarantee_.text,
-        }
+        result |= {"mean_set_size": answering.mean_set_size, "set_guarantee": set_guarantee}
     if as_json:
         print_json(result)
     elif out != "-":
-        withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
-        size = answering.mean_set_size
-        sized = "" if size is None else f", sets of {size:.2f} classes on average"
-        say(f"{counted(rows, 'row')}{withheld}{sized}: {out}")
+        say(f"{counted(rows, 'row')}{_summary(answering, max_risk)}: {out}")
 
 
-def _noted_sets(model: TableModel, coverage: float) -> ConformalClassifier:
-    """The prediction sets of the model, once their guarantee is printed."""
-    with warnings_as_notes():
+def _summary(answering: Answering, max_risk: float | None) -> str:
+    """What was found besides the number of rows."""
+    withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
+    size = answering.mean_set_size
+    return withheld + ("" if size is None else f", sets of {size:.2f} classes on average")
+
+
+def _noted_threshold(model: TableModel, max_risk: float) -> tuple[float, dict[str, Any]]:
+    """The threshold on the confidence and, once it is printed, what it guarantees."""
+    threshold, guarantee = model.threshold(max_risk)
+    text = _in_options(guarantee.text, "Pass a higher --max-risk, or fit the model on more rows.")
+    note(text)
+    return threshold, {"guarantee": text, "threshold_holds": guarantee.holds}
+
+
+def _noted_sets(model: TableModel, coverage: float) -> tuple[ConformalClassifier, str]:
+    """The prediction sets of the model and, once it is printed, what they guarantee."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PromiseWarning)  # the note says the same
         conformal = model.prediction_sets(coverage)
-    if conformal.guarantee_.informative:  # otherwise the warning has said it
-        note(str(conformal.guarantee_))
-    return conformal
+    text = _in_options(conformal.guarantee_.text, "Pass a lower --sets, or fit the model on more rows.")
+    note(text)
+    return conformal, text
+
+
+def _in_options(text: str, remedy: str) -> str:
+    """The text, with this remedy for the one that it ends with, if any, which names arguments of Python."""
+    said, found, _ = text.rpartition(" Pass ")
+    return f"{said} {remedy}" if found else text
 
 
 def _batch_rows(model: TableModel) -> int:
@@ -213,11 +225,10 @@ def _predict_several(
     answering = Answering(loaded, kept)
     result: dict[str, Any] = {}
     if max_risk is not None:
-        answering.threshold, guarantee = loaded.threshold(max_risk)
-        note(str(guarantee))
-        result = {"guarantee": guarantee.text, "threshold_holds": guarantee.holds}
+        answering.threshold, promise = _noted_threshold(loaded, max_risk)
+        result |= promise
     if sets is not None:
-        result["set_guarantee"] = _noted_sets(loaded, sets).guarantee_.text
+        answering.conformal, result["set_guarantee"] = _noted_sets(loaded, sets)
     options = several_files.PartOptions(
         str(model), tuple(kept), answering.threshold, sets, excel_safe, reading, _batch_rows(loaded)
     )
@@ -225,20 +236,23 @@ def _predict_several(
         todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
     )
     answering.unseen, answering.extra = Counter(found.unseen), found.extra
+    answering.abstained, answering.rows, answering.in_sets = found.abstained, found.rows, found.in_sets
     note(*answering.notes())
     finished = len(paths) - len(todo)
     if finished:
         note(f"{finished} of {len(paths)} files were finished before.")
     if max_risk is not None:
         result["abstained"] = found.abstained
+    if sets is not None:
+        result["mean_set_size"] = answering.mean_set_size
     if as_json:
         files = {"found": len(paths), "finished_before": finished}
         print_json(
             {"files": files, "rows": found.rows, "out": str(folder), "notes": answering.notes(), **result}
         )
         return
-    withheld = f", abstained on {found.abstained:,} of them" if max_risk is not None else ""
-    say(f"{counted(len(todo), 'file')}, {counted(found.rows, 'row')}{withheld}: {folder}")
+    rows = counted(found.rows, "row")
+    say(f"{counted(len(todo), 'file')}, {rows}{_summary(answering, max_risk)}: {folder}")
 
 
 @contextmanager

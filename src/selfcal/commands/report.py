@@ -37,6 +37,7 @@ def report(
       selfcal report ours.csv theirs.csv --target diagnosis --out report.html
     """
     from selfcal.commands._scores import verdict_text
+    from selfcal.reporting._names import counted
     from selfcal.reporting.page import write_page
     from selfcal.reporting.summarise import summarise
     from selfcal.tabular.io import check_source, read_batches
@@ -58,6 +59,9 @@ def report(
         if classes is not None and classes.tolist() != judge.names.tolist():
             raise ConfigError(f"All files must have the same classes in the same order; {source} has others.")
         note(f"{source}: {judge.layout.text}")
+        if judge.unlabelled:
+            dropped = counted(judge.unlabelled, "row")
+            note(f"{source}: {dropped} without a label in column {target!r} left out.")
         classes, of_classes, groups = judge.names, judge.of_classes, groups or judge.groups
         name = stem(source)
         judged[source if name in judged else name] = judge.predictions

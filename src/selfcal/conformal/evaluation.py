@@ -39,7 +39,7 @@ class SetScores:
 
     def __str__(self) -> str:
         return (
-            f"{self.rows:,} sets: coverage {self.coverage}, mean size {self.size}, "
+            f"{self.rows:,} prediction sets: coverage {self.coverage}, mean size {self.size}, "
             f"{self.single:.1%} of one class, {self.empty:.1%} empty"
         )
 
@@ -88,7 +88,8 @@ def evaluate_sets(
         Coverage and sizes with their intervals.
 
     >>> print(evaluate_sets([0, 1, 1], [[True, False], [True, True], [True, False]]))
-    3 sets: coverage 0.6667 [0.0943, 0.9916], mean size 1.3333 [0.0000, 2.7676], 66.7% of one class, 0.0% empty
+    3 prediction sets: coverage 0.6667 [0.0943, 0.9916], mean size 1.3333 [0.0000, 2.7676], 66.7% of one class,
+    0.0% empty
     """
     table = checks.as_array(sets)
     if table.ndim != 2 or table.dtype != np.bool_ or not len(table):

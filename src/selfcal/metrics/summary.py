@@ -47,7 +47,7 @@ class CalibrationReport:
         level: The level of all intervals.
         accuracy: Fraction of rows whose most probable class is the true one.
         log_loss: Mean negative log probability of the true class.
-        brier_score: Mean squared distance to the one-hot label.
+        brier_score: Mean squared distance to the one-hot label, a sum over the classes: from 0 to 2.
         brier_parts: The Brier score decomposed into calibration and refinement.
         ece: Top-label calibration error, with an interval for its value without noise.
         noise_floor: The calibration error that a perfectly calibrated model would have on this many rows.
@@ -119,7 +119,11 @@ class CalibrationReport:
 
     def _values(self) -> list[tuple[str, str]]:
         floor, parts = self.noise_floor, self.brier_parts
-        scores = {"accuracy": self.accuracy, "log loss": self.log_loss, "Brier score": self.brier_score}
+        scores = {
+            "accuracy": self.accuracy,
+            "log loss": self.log_loss,
+            "Brier score, 0 to 2": self.brier_score,
+        }
         return [
             ("rows, classes", f"{self.n:,}, {len(self.classes)}"),
             *((f"{name} [{self.level:.0%} interval]", str(score)) for name, score in scores.items()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selfcal.reporting._names import in_markdown
 from selfcal.reporting._verdict import JUDGEMENTS
-from selfcal.reporting.content import Estimate, RejectCurve, Report
+from selfcal.reporting.content import BRIER_CONVENTION, Estimate, RejectCurve, Report
 
 COVERAGES = (1.0, 0.95, 0.9, 0.8, 0.5)
 
@@ -35,9 +35,17 @@ def model_card(judged: Report) -> str:
     lines += [
         "",
         f"In brackets: {100 * judged.level:g}% intervals. ECE expected by chance: 5% to 95% of the values that a "
-        "perfectly calibrated model would show; an ECE in this range is no sign of miscalibration.",
+        "perfectly calibrated model would show; an ECE in this range is no sign of miscalibration. Brier score: "
+        f"{BRIER_CONVENTION}.",
         "",
     ]
+    if judged.baseline is not None:
+        coin = judged.baseline
+        lines += [
+            f"Always predicting the base rates of the classes would have an accuracy of {coin.accuracy:.4f}, a log "
+            f"loss of {coin.log_loss:.4f} and a Brier score of {coin.brier_score:.4f}.",
+            "",
+        ]
     lines += [
         "## If the model may abstain",
         "",

@@ -52,7 +52,8 @@ def permutation_importance(
         X: The features, one row per sample.
         y: The labels, codes or names from `classes`.
         columns: The names of the features, or for each name the positions of the features that are permuted together,
-            such as those that encode one column of a table. By default each feature is a column, named by position.
+            such as those that encode one column of a table. By default each feature is a column, with its name in a
+            data frame, or its position.
         classes: The label of each column of the probabilities, if labels are not codes.
         n_repeats: Number of permutations of each column.
         max_rows: Maximum number of rows to use.
@@ -86,7 +87,7 @@ def permutation_importance(
         ("max_predictions", max_predictions),
     ):
         checks.positive_int(name, number)
-    blocks = _blocks(columns, values.shape[1])
+    blocks = _blocks(getattr(X, "columns", None) if columns is None else columns, values.shape[1])
     repeats, n_rows, n_columns = _affordable(len(blocks), len(values), n_repeats, max_rows, max_predictions)
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(values))[:n_rows])

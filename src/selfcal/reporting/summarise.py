@@ -149,6 +149,10 @@ def summarise(
 
 
 def _same_rows(methods: Mapping[str, Predictions]) -> Predictions:
+    if not isinstance(methods, Mapping) or not all(isinstance(p, Predictions) for p in methods.values()):
+        raise DataError(
+            "methods must be a dictionary of Predictions, such as {'mine': Predictions.from_probabilities(y, probs)}."
+        )
     if not methods:
         raise DataError("Expected predictions of at least one method to report on; got none.")
     first = next(iter(methods.values()))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,7 +93,7 @@ def model_files(path: AnyPath) -> list[Path]:
     except OSError as error:
         _unreadable(folder, error)
     if folder / DESCRIPTION not in files:
-        raise ModelFormatError(f"{folder / DESCRIPTION} must be a file; it does not exist.")
+        raise _no_model(folder, files)
     return files
 
 
@@ -104,6 +104,8 @@ def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
     """
     folder = _folder(path)
     file = folder / DESCRIPTION
+    if not os.path.lexists(file):
+        raise _no_model(folder, folder.iterdir())
     data = _content(file, MAX_JSON_BYTES)
     description = _json(data, file)
     version = _version(folder, description)
@@ -117,6 +119,13 @@ def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
     if unknown := sorted(listed.keys() - {TENSORS, *EXTRAS}):
         raise ModelFormatError(f"{file} must list no file but those of a model; got {shorten(unknown[0])!r}.")
     return description, {name: _intact(folder / name, field(listed, name, dict)) for name in listed}
+
+
+def _no_model(folder: Path, files: Iterable[Path]) -> ModelFormatError:
+    """The error about a folder without a model; it may be that of `selfcal tune`, which has one inside."""
+    inside = [path for path in sorted(files) if (path / DESCRIPTION).is_file()]
+    hint = f" Did you mean {str(inside[0])!r}?" if inside else ""
+    return ModelFormatError(f"{folder} must be the folder of a model; it has no {DESCRIPTION}.{hint}")
 
 
 def opened(path: AnyPath, kind: str | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -186,8 +195,8 @@ def _folder(path: AnyPath) -> Path:
         if not folder.is_dir():
             kind = f"; this is {_kind(_start(folder))}" if folder.exists() else ", but it does not exist"
             raise ModelFormatError(
-                f"{folder} must be a folder with {DESCRIPTION} and {TENSORS}, as save writes it{kind}. No other "
-                "format is read: files that can run code are refused."
+                f"{folder} must be a folder with {DESCRIPTION} and {TENSORS}, as selfcal fit and save write it{kind}"
+                ". No other format is read: files that can run code are refused."
             )
     except (OSError, ValueError) as error:
         _unreadable(folder, error)

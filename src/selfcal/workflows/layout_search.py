@@ -183,24 +183,19 @@ class _Search:
         other = rest[0] if rest else OPPOSITES[positive]
         if column is None:
             found = class_columns(self.others, {other, positive}, prefix)
-            column = found.get(positive) or self._only(
-                [name for name in (*PROBABILITIES, *CONFIDENCES) if name in self.others]
-            )
+            column = found.get(positive) or self._only(self._called(*PROBABILITIES, *CONFIDENCES))
         column = column_named(self.table, column)
         return self._with_unit(Layout(self.target, (other, positive), (column,)))
 
     def correct(self, confidence: str | None) -> Layout:
         """A target that tells whether the prediction is right, and a confidence."""
-        sure = confidence or self._only(
-            [name for name in (*CONFIDENCES, *PROBABILITIES) if name in self.others]
-        )
+        sure = confidence or self._only(self._called(*CONFIDENCES, *PROBABILITIES))
         return self._with_unit(Layout(self.target, confidence=column_named(self.table, sure)))
 
     def confidence(self, choice: str | None, confidence: str | None) -> Layout:
         """A class and a confidence, or what looks like it."""
-        names = (*CONFIDENCES, *PROBABILITIES)
-        chosen = choice or next((name for name in CHOICES if name in self.others), None)
-        sure = confidence or next((name for name in names if name in self.others), None)
+        chosen = choice or next(iter(self._called(*CHOICES)), None)
+        sure = confidence or next(iter(self._called(*CONFIDENCES, *PROBABILITIES)), None)
         if sure is None or chosen is None:
             if sure is not None and self.target.lower() in CORRECT and self._truth_values():
                 return self.correct(sure)
@@ -217,7 +212,7 @@ class _Search:
             )
         )
         self._check_spelling(layout)
-        if confidence is None and sure in PROBABILITIES:
+        if confidence is None and sure.lower() in PROBABILITIES:
             return self._perhaps_positive(layout)
         return layout
 
@@ -232,6 +227,12 @@ class _Search:
             remedy = (
                 f"If {alone!r} is the probability of class {positive!r}, use --positive {positive}; if not, name the "
                 "columns: --class-column and --confidence-column."
+            )
+        elif len(self.others) == 1 and len(self.labels) <= 2:
+            positive, alone = self.labels[-1] if self.labels else "CLASS", self.others[0]
+            remedy = (
+                f"If {alone!r} is the probability of class {positive!r}, use --positive {positive}; if it is "
+                "the logit, --logits as well."
             )
         else:
             remedy = (
@@ -292,6 +293,10 @@ class _Search:
             f"Expected a column with the probability, named prob or confidence; got {listed(self.others, 20)}. "
             "Name it with --confidence-column."
         )
+
+    def _called(self, *names: str) -> list[str]:
+        """The columns with one of these names, in their order, in any case of letters."""
+        return [column for name in names for column in self.others if column.lower() == name]
 
     def _truth_values(self) -> bool:
         values, unreadable = read_booleans(self.table[self.target])

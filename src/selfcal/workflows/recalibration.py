@@ -17,6 +17,7 @@ from selfcal.errors import CalibrationWarning, DataError
 from selfcal.reporting.predictions import Predictions
 from selfcal.workflows.evaluation import Judge
 from selfcal.workflows.layout import Layout
+from selfcal.workflows.set_column import SET_COLUMN
 
 FOLDS = 5
 _SMALLEST = 1e-12  # a probability of zero has no logarithm, and one mistake among them would dominate the fit
@@ -74,8 +75,8 @@ class Recalibration:
     def apply(self, part: pl.DataFrame, start: int = 0) -> pl.DataFrame:
         """The rows with calibrated probabilities, and the class and confidence that follow from them.
 
-        A column `abstain` is dropped: it was decided by the confidences as they were. The confidence in a predicted
-        class is at least 1/k for k classes.
+        Columns `abstain` and `prediction_set` are dropped: they were decided by the probabilities as they were. The
+        confidence in a predicted class is at least 1/k for k classes.
         """
         part = part.drop(self.stale(part))
         if not part.height:
@@ -97,7 +98,7 @@ class Recalibration:
     def stale(self, part: pl.DataFrame) -> list[str]:
         """Columns that are no longer true once the confidences have changed."""
         used = {self.layout.target, self.layout.choice, *self.layout.columns}
-        return [name for name in ("abstain",) if name in part.columns and name not in used]
+        return [name for name in ("abstain", SET_COLUMN) if name in part.columns and name not in used]
 
     @property
     def gain(self) -> metrics.Comparison:

@@ -193,7 +193,7 @@ class TableModel:
     def report(self) -> Report:
         if self._report is None:
             raise ConfigError(
-                "A report needs held-out rows; this model was fitted from Python, without any. Fit it with selfcal "
+                "A report needs held-out rows; this model was saved from Python, without any. Fit it with selfcal "
                 "fit, or evaluate its predictions for labelled rows with selfcal evaluate."
             )
         return self._report
@@ -271,7 +271,7 @@ class TableModel:
             return
         how = "refitted on all rows. Fit it without --refit"
         if not self.has_report:
-            how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
+            how = "saved from Python, without held-out rows. Fit it with selfcal fit"
         raise ConfigError(
             f"{needs} labelled rows that the model was not trained on; this model was {how}, or {choose} on new "
             f"labelled rows with {with_class}."
