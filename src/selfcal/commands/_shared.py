@@ -158,7 +158,7 @@ def schema_text(schema: Schema, most: int = 40) -> str:
     listed = schema.columns[:most]
     shown = str(replace(schema, columns=listed))
     if sys.stdout.isatty() and max(map(len, shown.splitlines())) > shutil.get_terminal_size().columns:
-        shown = str(replace(schema, columns=[replace(column, note="") for column in listed]))
+        shown = str(replace(schema, columns=tuple(replace(column, note="") for column in listed)))
     more = len(schema.columns) - most
     return shown + (f"\n... and {more:,} more column{'s' * (more != 1)}" if more > 0 else "")
 
