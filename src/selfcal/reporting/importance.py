@@ -124,8 +124,9 @@ def permutation_importance(
         important = log_loss.low is not None and log_loss.low > 0
         found.append(ColumnImportance(names[column], log_loss, accuracy, important))
     found.sort(key=lambda one: -one.log_loss.value)
+    part = "" if n_rows == len(values) else f"{n_rows:,} of "
     text = (
-        f"Measured on {n_rows:,} of {counted(len(values), 'held-out row')}, with "
+        f"Measured on {part}{counted(len(values), 'held-out row')}, with "
         f"{counted(repeats, 'permutation')} of each column"
     )
     if len(measured) < len(blocks):
