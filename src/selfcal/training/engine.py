@@ -20,6 +20,7 @@ from selfcal.calibrators.temperature import best_log_beta
 from selfcal.errors import ConfigError, DataError, RecoveryWarning
 from selfcal.training.batches import Batches, as_batches
 from selfcal.training.checkpoint import checkpointed, identity
+from selfcal.training.distributed import gathered, largest, n_processes, own_part, rank, start, whole
 from selfcal.training.history import History
 from selfcal.training.interfaces import Calibrator, OptimizerRule
 from selfcal.training.problem import as_logits, evaluating, members_of
@@ -137,6 +138,12 @@ def train(
             f"Recipe {recipe.name!r} needs outer_data for its outer level or calibrator; got None. Pass rows that "
             "are held out from training."
         )
+    start(_device(module))
+    if n_processes() > 1 and len(members_of(module)) > 1:
+        raise ConfigError(
+            "Several processes must train one network; got networks that are trained side by side, as ensembles are. "
+            "Train them in one process each, without torchrun; SelfCalibratedClassifier(n_jobs=...) does so."
+        )
     batches = as_batches(train_data, batch_size=batch_size, seed=seed)
     outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
     selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
@@ -152,7 +159,7 @@ def train(
             stacklevel=2,
         )
 
-    with RandomStream(_device(module), seed).in_use():
+    with RandomStream(_device(module), seed + (rank() << 40)).in_use():
         step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
         step.optimizer = optimizer.planned(max_steps)
         settings = {
@@ -162,7 +169,7 @@ def train(
             "patience": patience,
             "refine": refine,
         }
-        run = Run(step, batches, outer, selection)
+        run = Run(step, own_part(batches), outer and own_part(outer), selection and own_part(selection))
         run.mark_good()
         with (
             checkpointed(
@@ -171,13 +178,13 @@ def train(
                 lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
                 seconds=checkpoint_seconds,
             ) as after_step,
-            progress_bar("Training", max_steps, progress) as advance,
+            progress_bar("Training", max_steps, progress if rank() == 0 else False) as advance,
         ):
             module.train()
             while run.status == RUNNING:
                 with run.recovering():
                     report = run.advance()
-                    late = run.seconds >= max_seconds and step.count >= MIN_STEPS_TO_EVALUATE
+                    late = step.count >= MIN_STEPS_TO_EVALUATE and _out_of_time(run, max_seconds)
                     if late or step.count % evaluate_every == 0 or step.count == max_steps:
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
@@ -199,7 +206,7 @@ def train(
             warnings.warn(recovery, RecoveryWarning, stacklevel=2)
         calibrator = None
         if recipe.calibrator is not None and outer is not None:
-            calibrator = _calibrated(recipe.calibrator, module, outer)
+            calibrator = _calibrated(recipe.calibrator, module, own_part(outer))
     return TrainingResult(
         module=module,
         outer_params=outer_params,
@@ -241,10 +248,10 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
         return torch.cat([part.unflatten(0, (n_members, -1)) for part in parts], dim=1).flatten(0, 1)
 
     with torch.no_grad(), evaluating(module), redirected(draws_globally(module)):
-        batches = [batch.to(like) for batch in data.one_pass(0)]
+        batches = [whole(batch.to(like)) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("The held-out data must have at least one row; got none.")
-        logits = joined([as_logits(module(batch.x)) for batch in batches])
+        logits = joined([gathered(as_logits(module(batch.x)), len(batch.y)) for batch in batches])
     y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
     if all(weight is None for weight in weights):
         return logits, y, None
@@ -256,6 +263,11 @@ def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Cal
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
     return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+
+
+def _out_of_time(run: Run, max_seconds: float) -> bool:
+    """Whether the time is up in any process: clocks differ, and all must stop at the same step."""
+    return math.isfinite(max_seconds) and bool(largest([run.seconds >= max_seconds])[0])
 
 
 def _device(module: nn.Module) -> torch.device:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from selfcal.errors import TrainingError
 from selfcal.training.batches import Batches, Endless, halved
+from selfcal.training.distributed import of_each, rank
 from selfcal.training.history import Recorder
 from selfcal.training.step import BilevelStep, DivergenceError, StepReport
 from selfcal.training.types import OuterParams
@@ -197,7 +198,7 @@ class Run:
             "step": self.step.state(),
             "streams": [stream.state() for stream in self._streams],
             "best": None if self.best is None else self.best.state(),
-            "random": list(self.step.random.state()),
+            "random": [of_each(part) for part in self.step.random.state()],
         }
 
     def _restore(self, position: dict[str, Any]) -> None:
@@ -206,7 +207,11 @@ class Run:
             self.best.load_state(position["best"], self.step.device)
         for stream, place in zip(self._streams, position["streams"], strict=True):
             stream.load_state(place)
-        self.step.random.load_state(tuple(position["random"]))  # last: a loader may draw when it starts
+        streams = position["random"]
+        if rank() < len(streams[0]):  # fewer processes may have saved it
+            self.step.random.load_state(
+                tuple(part[rank()] for part in streams)
+            )  # last: a loader may draw at its start
 
 
 def _out_of_memory(error: BaseException) -> bool:

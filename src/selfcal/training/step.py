@@ -14,6 +14,7 @@ from selfcal._support.checks import positive_int
 from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
 from selfcal.errors import ConfigError, TrainingError
 from selfcal.training.batches import as_batch
+from selfcal.training.distributed import whole
 from selfcal.training.interfaces import InnerStep, OptimizerRule, Trajectory
 from selfcal.training.problem import BilevelProblem
 from selfcal.training.recipe import Recipe
@@ -68,6 +69,7 @@ class BilevelStep:
         self.recipe = recipe
         self.optimizer = optimizer
         self.count = 0
+        self.problem.synchronize()
         self._theta = self.problem.read()
         self.random = stream_in_use(self.device)
         self._transform_draws_globally = draws_globally(recipe.transform)
@@ -97,7 +99,7 @@ class BilevelStep:
 
     def hyperparameters(self, rows: object) -> dict[str, Tensor]:
         """The current hyperparameters of these rows, such as their weights or their gamma."""
-        batch = as_batch(rows).to(self._theta)
+        batch = whole(as_batch(rows).to(self._theta))
         return self.problem.hyperparameters(self._theta, self._outer, batch)
 
     @property
@@ -117,10 +119,11 @@ class BilevelStep:
         if self.recipe.transform is not None:
             with redirected(self._transform_draws_globally):
                 batch = self.recipe.transform(batch)
-        loss = self._inner_step(batch)
+        loss = self._inner_step(whole(batch))
         if not due:
             return StepReport(loss, None, skipped=False)
-        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
+        rows = replace(as_batch(outer_batch), index=None).to(self._theta)
+        outer_loss, taken = self._outer_step(whole(rows))
         return StepReport(loss, outer_loss, skipped=not taken)
 
     @property
@@ -185,12 +188,14 @@ class BilevelStep:
         if record and self._records == "graph":
             graph = self.problem.gradient_graph(before, self._outer, batch)
         evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
+        self.problem.average_statistics()
         self.count += 1
         value = float(evaluation.loss)
         if not math.isfinite(value):
+            extremes = f"; the features of its rows lie between {float(batch.x.min()):g} and {float(batch.x.max()):g}"
             raise DivergenceError(
-                f"The training loss became {value} at step {self.count} with {self.optimizer}; the features of its "
-                f"rows lie between {float(batch.x.min()):g} and {float(batch.x.max()):g}. "
+                f"The training loss became {value} at step {self.count} with {self.optimizer}"
+                f"{extremes if len(batch.x) else ''}. "
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
