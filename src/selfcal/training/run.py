@@ -208,10 +208,9 @@ class Run:
         for stream, place in zip(self._streams, position["streams"], strict=True):
             stream.load_state(place)
         streams = position["random"]
-        if rank() < len(streams[0]):  # fewer processes may have saved it
-            self.step.random.load_state(
-                tuple(part[rank()] for part in streams)
-            )  # last: a loader may draw at its start
+        if rank() < len(streams[0]):  # else it was saved by fewer processes
+            own = tuple(part[rank()].clone() for part in streams)  # torch crashes on a view
+            self.step.random.load_state(own)  # last: a loader may draw when it starts
 
 
 def _out_of_memory(error: BaseException) -> bool:
