@@ -6,7 +6,8 @@ section of that title of `benchmarks/RESULTS.md`. Some titles ask for a RUN:
 - `reproduction of bo4sc`: the folder of a finished `selfcal reproduce` of that name, whose figures are copied too;
 - `Quality: ranks` and the like: a JSON file of `benchmarks.quality`; several are combined, seeds from 100 on are
   left out, and a section of which nothing was measured stays as it is;
-- `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run.
+- `output of selfcal inspect diabetes` and the like: the table of the Pima diabetes data, on which the command is run;
+- `session in a terminal of 80 columns`: the same table; needs tmux.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.outputs import outputs
+from docs.trial import sessions
 from selfcal.plots import save_figure
 
 HERE = Path(__file__).parent
@@ -44,7 +46,8 @@ def refresh(*runs: Path) -> None:
     if measured:
         texts |= quality([row for file in measured for row in json.loads(file.read_text())["rows"]])
     for table in (file for file in files if file not in measured):
-        texts |= outputs((found[1] for text in pages.values() for found in MARKED.findall(text)), table)
+        titles = [found[1] for text in pages.values() for found in MARKED.findall(text)]
+        texts |= outputs(titles, table) | sessions(titles, table)
     for run in (run for run in runs if run not in files):
         name = json.loads((run / "results.json").read_text())["settings"]["experiment"]
         texts[f"reproduction of {name}"] = (run / "table.md").read_text()

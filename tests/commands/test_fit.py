@@ -8,6 +8,7 @@ import pytest
 import skops.io
 
 from selfcal import errors, recipes
+from selfcal._support import progress
 from selfcal._support.locks import locked
 from selfcal.commands import fit as fit_module
 from selfcal.commands._shared import half_the_memory
@@ -59,7 +60,9 @@ def test_json_is_all_there_is_on_standard_output(shelf, tmp_path):
 
 def test_settings_of_the_selection(shelf, tmp_path):
     args = ["fit", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "m", "--max-epochs", "2"]
-    succeed(*args, "--time-budget", "1e-3", "--one-network", "--noisy-labels")
+    said = succeed(*args, "--time-budget", "1e-3", "--one-network", "--noisy-labels")
+    assert said.stderr.count("note: One network was distilled from the ensemble") == 1
+    assert said.stderr.count("note: The model predicts true labels but is evaluated on the given labels") == 1
     said = describe(tmp_path / "m")["settings"]
     assert (said["time_budget"], said["n_networks"], said["noisy_labels"]) == (1e-3, 1, True)
     page = html.unescape((tmp_path / "m" / "report.html").read_text())
@@ -316,3 +319,17 @@ def test_a_file_is_not_taken_for_a_model_folder(shelf, tmp_path):
     result = run("fit", shelf / "people.csv", "--target", "kind", "--out", mine)
     assert (result.exit_code, mine.read_text()) == (2, "mine")
     assert "it is a file, and a model is a folder" in result.stderr
+
+
+def test_progress_counts_both_trainings_of_a_refit_and_the_distillation(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    args = ["fit", shelf / "people.csv", "--target", "kind", "--refit", "--one-network", "--progress"]
+    said = succeed(*args, "--method", "crossfit", "--max-epochs", "3", "--out", tmp_path / "m").stderr
+    assert "\r" not in said
+    lines = [line for line in said.splitlines() if line.startswith("Training ") and "%: " in line]
+    percent = [int(line.removeprefix("Training ").partition("%")[0]) for line in lines]
+    assert percent == sorted(percent)
+    for text in ("1 of 2, ", "members 1-5/5", "1 of 2, distilling one network", "2 of 2, distilling"):
+        assert any(text in line for line in lines), text
+    quiet = [*args[:-1], "--method", "crossfit", "--max-epochs", "3", "--out", tmp_path / "n"]
+    assert "%: " not in succeed(*quiet).stderr

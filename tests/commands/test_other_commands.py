@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from selfcal.commands import app
+from selfcal.errors import ConfigError
 from selfcal.tabular.split import divide
 from selfcal.training import engine
 from selfcal.workflows import comparison
@@ -195,6 +196,53 @@ def test_compare_is_paired_and_does_not_run_twice(shelf, tmp_path, monkeypatch):
     assert run(*args, "--drop-unlabelled").exit_code == 2  # other settings, other results
 
 
+def test_warnings_of_trials_are_notes_with_their_seeds(shelf, tmp_path, monkeypatch):
+    monkeypatch.setattr("selfcal._support.parallel.run_units", inline)
+    args = ["compare", shelf / "people.csv", "--target", "kind", "--methods", "bo4sc", "--seeds", "2"]
+    args += ["--max-epochs", "1", "--out", tmp_path]
+    found = as_json(*args)["standings"][0]
+    ((text, seeds),) = found["notes"].items()
+    assert text.startswith("No outer step will be taken")
+    assert seeds == [0, 1]
+    assert f"note: bo4sc, seeds 0, 1: {text}\n" in succeed(*args).stderr
+
+
+def test_compare_passes_the_time_budget_on(shelf, tmp_path, monkeypatch):
+    def trials(task, *_, **options):
+        raise ConfigError(f"{task.settings} {options['progress']}")
+
+    monkeypatch.setattr("selfcal.workflows.comparison.run_trials", trials)
+    args = [
+        "compare",
+        shelf / "people.csv",
+        "--target",
+        "kind",
+        "--out",
+        tmp_path / "c",
+        "--time-budget",
+        "5",
+    ]
+    assert "{'time_budget': 5.0} None" in run(*args).stderr
+    assert "{'time_budget': 5.0} True" in run(*args, "--progress").stderr
+
+
+def test_tune_without_options_tries_three_methods(shelf, tmp_path, monkeypatch):
+    tried = []
+
+    def trials(task, candidates, **_):
+        tried.extend((one.name, one.method) for one in candidates)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("selfcal.workflows.comparison.run_trials", trials)
+    assert run("tune", shelf / "people.csv", "--target", "kind", "--out", tmp_path / "t").exit_code == 2
+    assert tried == [(f"method={name}", name) for name in ("auto", "crossfit", "temperature")]
+    tried.clear()
+    args = ["--method", "focal", "--out", tmp_path / "u"]
+    assert run("tune", shelf / "people.csv", "--target", "kind", *args).exit_code == 2
+    assert {method for _, method in tried} == {"focal"}
+    assert len(tried) == 6
+
+
 def test_compare_says_what_is_wrong_with_the_table_at_once(shelf, tmp_path):
     result = run("compare", shelf / "people.csv", "--target", "knd", "--out", tmp_path / "c")
     assert result.exit_code == 3
@@ -232,7 +280,7 @@ def test_tune_goes_on_with_its_last_training(shelf, tmp_path, monkeypatch):
         patched.setattr(comparison.Task, "run", lambda *_: pytest.fail("a finished trial ran again"))
         shutil.copytree(tmp_path / "whole", tmp_path / "cut")
         shutil.rmtree(tmp_path / "cut" / "model")
-        patched.setattr(engine, "progress_bar", lambda *_: nullcontext(lambda *_: stop(0)))
+        patched.setattr(engine, "progress_bar", lambda *_, **__: nullcontext(lambda *_: stop(0)))
         stopped = run(*args, "--out", tmp_path / "cut")
     assert stopped.exit_code == 143
     assert "Run the same command again to continue" in stopped.stderr

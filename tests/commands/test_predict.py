@@ -118,14 +118,14 @@ def test_json_counts_what_was_not_known(shelf, tmp_path):
 def test_progress_goes_to_standard_error_and_results_stay_clean(shelf, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", 0.0)
     data, model, out = shelf / "people.csv", shelf / "people-model", tmp_path / "out.csv"
-    said = succeed("predict", model, data, "--out", out, "--json")
-    assert "Predicting 100/100 percent of the file, 160 rows, at most 0 s left\n" in said.stderr
+    said = succeed("predict", model, data, "--out", out, "--json", "--progress")
+    assert "Predicting 100%: 160 rows; " in said.stderr
     assert json.loads(said.stdout)["rows"] == 160
-    piped = succeed("predict", model, "-", "--out", "-", input=data.read_bytes())
-    assert "Predicting 160 rows\n" in piped.stderr
+    piped = succeed("predict", model, "-", "--out", "-", "--progress", input=data.read_bytes())
+    assert "Predicting: 160 rows; " in piped.stderr
     assert piped.stdout == out.read_text()
-    judged = succeed("evaluate", out, "--target", "kind", "--json")
-    assert "Evaluating 100/100 percent of the file, 160 rows" in judged.stderr
+    judged = succeed("evaluate", out, "--target", "kind", "--json", "--progress")
+    assert "Evaluating 100%: 160 rows; " in judged.stderr
     assert json.loads(judged.stdout)["rows"] == 160
 
 
@@ -133,7 +133,6 @@ def test_progress_of_a_parquet_file_is_counted_in_rows(shelf, tmp_path, monkeypa
     monkeypatch.setattr(progress, "SECONDS", 0.0)
     people(100).write_parquet(tmp_path / "people.parquet")
     monkeypatch.setattr("selfcal.commands.predict.ROWS", 25)
-    said = succeed(
-        "predict", shelf / "people-model", tmp_path / "people.parquet", "--out", tmp_path / "out.parquet"
-    )
-    assert "Predicting 100/100 percent of the file, 100 rows" in said.stderr
+    words = [shelf / "people-model", tmp_path / "people.parquet", "--out", tmp_path / "out.parquet"]
+    said = succeed("predict", *words, "--progress")
+    assert "Predicting 100%: 100 rows; " in said.stderr

@@ -60,6 +60,8 @@ ROWS = {
     "D31": "an output that would replace an input, a model, or something else: 2, unless --force",
     "D32": "tensors that have a gradient: detached",
     "D33": "a target that looks continuous",
+    "D34": "currencies, percentages, units, grouped thousands, decimal commas: read as numbers, with a note",
+    "D36": "JSON lines, zip and Excel: read; other formats: named",
     "S1": "pickles and their like, whatever they are called",
     "S2": "tensors that lie about themselves",
     "S3": "archives that reach out of their folder, swell, or are no files",

@@ -74,7 +74,12 @@ def bad(name, data, *message, **options):
         bad("D25-struct", parquet(pl.DataFrame({"x": [{"a": 1}]})), "column 'x' is Struct"),
         bad("D25-bytes", parquet(pl.DataFrame({"x": [b"1"]})), "column 'x' is Binary"),
         bad("D25-duration", parquet(pl.DataFrame({"x": [datetime.timedelta(1)]})), "column 'x' is Duration"),
-        bad("D25-gzip", gzip.compress(parquet(pl.DataFrame({"x": [1]}))), "gzipped Parquet", "gunzip"),
+        bad(
+            "D25-gzip",
+            gzip.compress(parquet(pl.DataFrame({"x": [1]}))),
+            "Parquet file inside a gzip file",
+            "Unpack",
+        ),
     ],
 )
 def test_refused(data, message, options):
@@ -362,3 +367,21 @@ def test_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x,y\n1,2,3\n")))
     with pytest.raises(DataError, match="standard input must have 2 fields"):
         read_table("-")
+
+
+@pytest.mark.fault("D34")
+def test_amounts_of_money_are_numbers_and_that_is_said():
+    """More notations in tests/tabular/test_written_cells.py."""
+    table = read_table(b'price,kind\n"$1,234.50",a\n$3,b\n"($1,000)",a\n')
+    schema = infer_schema(table, target="kind")
+    assert [column.kind for column in schema.columns] == ["number"]
+    assert "is read as numbers in $, with commas between thousands" in schema.notes[0]
+    assert column_values(table, schema)[:, 0].tolist() == [1234.5, 3, -1000]
+
+
+@pytest.mark.fault("D36")
+def test_json_lines_are_read_and_a_json_array_is_named():
+    """More formats in tests/tabular/io/test_other_files.py."""
+    assert read_table(b'{"x": 1}\n{"x": 2}\n').rows() == [("1",), ("2",)]
+    with pytest.raises(DataError, match=r"it is a JSON array. Write one object in each line"):
+        read_table(b'[{"x": 1}, {"x": 2}]')

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from selfcal._support import progress
 from selfcal._support.parallel import Results, run_all_units, run_units
 from selfcal.errors import ConfigError, DataError, OutputError
 
@@ -69,11 +70,14 @@ def test_asking_for_less_gives_less(tmp_path, marks):
     assert len(results.rows()) == 6
 
 
-def test_progress_is_reported_line_by_line(tmp_path, marks, capsys):
-    run_units(work, UNITS[:2], Results(tmp_path / "results.json", {}), jobs=1, title="Test")
+def test_progress_in_lines_only_if_asked_for(tmp_path, marks, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    run_units(work, UNITS[:1], Results(tmp_path / "results.json", {}), jobs=1, title="Test")
+    assert capsys.readouterr().err == ""
+    run_units(work, UNITS[:2], Results(tmp_path / "results.json", {}), jobs=1, title="Test", progress=True)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("[1/2] a, 0; about")
-    assert lines[1].startswith("[2/2] b, 0; about 0 min left")
+    assert lines[0].startswith("Test 50%: 1 of 2 done; ")
+    assert lines[1].startswith("Test 100%: 2 of 2 done, last b, seed 0; ")
 
 
 def test_results_of_other_settings_are_refused(tmp_path):

@@ -61,9 +61,9 @@ def test_more_columns_than_are_read_at_a_time():
 
 
 def test_booleans_however_they_are_spelt():
-    values, unreadable = read_booleans(pl.Series(["True", "FALSE", "1", "0.0", "yes"]))
-    assert values.to_list() == [1.0, 0.0, 1.0, 0.0, None]
-    assert unreadable.to_list() == [False, False, False, False, True]
+    values, unreadable = read_booleans(pl.Series(["True", "FALSE", "1", "0.0", "Yes", "n", "maybe"]))
+    assert values.to_list() == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, None]
+    assert unreadable.to_list() == [False] * 6 + [True]
     assert read_booleans(pl.Series([True, None]))[0].to_list() == [1.0, None]
     assert read_booleans(pl.Series([1, 0]))[0].to_list() == [1.0, 0.0]
     assert read_booleans(pl.Series([1.0, 0.0]))[0].to_list() == [1.0, 0.0]
@@ -79,7 +79,9 @@ def test_booleans_however_they_are_spelt():
         ("2020-01-02T03:04:05+02:00", "%Y-%m-%dT%H:%M:%S%.f%#z", datetime(2020, 1, 2, 1, 4, 5)),
         ("2020-01-02T03:04:05Z", "%Y-%m-%dT%H:%M:%S%.f%#z", datetime(2020, 1, 2, 3, 4, 5)),
         ("2020-01-02", None, datetime(2020, 1, 2)),
-        ("2020-01-02T03:04:05.25", None, datetime(2020, 1, 2, 3, 4, 5)),
+        ("2020-01-02T03:04:05.25", None, datetime(2020, 1, 2, 3, 4, 5, 250_000)),
+        ("2020-01-02T03:04:05+02:00", None, datetime(2020, 1, 2, 1, 4, 5)),
+        ("2020-01-02", "%d.%m.%Y", datetime(2020, 1, 2)),
     ],
 )
 def test_dates(text, form, when):

@@ -92,3 +92,30 @@ def test_many_whole_numbers_may_be_a_quantity():
     (note,) = read_target(ages, "age").notes
     assert "'age' holds 40 whole numbers, and each is a separate class" in note
     assert read_target(ages, "code").notes == ()
+
+
+@pytest.mark.parametrize(
+    ("cells", "what"),
+    [
+        ([str(i * 37) for i in range(1001)] * 5, "1,001 distinct numbers such as 0, in row 1"),
+        ([str(900 + 7 * i) for i in range(60)], "60 distinct numbers such as 900"),
+        ([i * 37 for i in range(60)], "60 distinct numbers such as 0"),
+        ([f"${i * 37:,}.50" for i in range(60)], "60 distinct numbers such as .0.50"),
+        (
+            [f"{i % 28 + 1:02}.{i % 12 + 1:02}.{2000 + i}" for i in range(60)],
+            "60 distinct dates such as 01.01.2000",
+        ),
+        ([f"2024-{i % 12 + 1:02}-{i % 28 + 1:02}" for i in range(60)], "60 distinct dates"),
+    ],
+    ids=["prices", "areas", "typed", "currency", "dates", "iso"],
+)
+def test_quantities_are_not_classes(cells, what):
+    table = pl.DataFrame({"y": cells})
+    with pytest.raises(DataError, match=f"must hold classes; it holds {what}.*Bin them.*--classes-anyway"):
+        read_target(table, "y")
+    assert len(read_target(table, "y", classes_anyway=True).classes) == len(set(cells))
+
+
+def test_many_repeated_codes_and_few_dates_are_classes():
+    assert len(read_target(pl.DataFrame({"y": [str(i % 1000) for i in range(5000)]}), "y").classes) == 1000
+    assert len(read_target(pl.DataFrame({"y": ["2024-01-01", "2025-01-01"] * 5}), "y").classes) == 2

@@ -339,3 +339,26 @@ def test_calibrated_confidences_can_be_evaluated():
     after = Recalibration(find_layout(table, "y"), "isotonic").fit(table).apply(table)
     assert after["confidence"].min() == pytest.approx(1 / 3)
     assert judge_parts([after], "y").rows == 600
+
+
+def test_rounded_probabilities_are_rescaled_and_that_is_said():
+    table = rows("y,prob_a,prob_b,prob_c", "a,0.33,0.33,0.33", "b,0.2,0.5,0.3", "c,0.17,0.17,0.67")
+    layout = find_layout(table, "y")
+    assert layout.text.endswith("'prob_c', rounded to 2 digits and rescaled to sum to 1.")
+    np.testing.assert_allclose(layout.probabilities(table).sum(axis=1), 1)
+    np.testing.assert_allclose(layout.probabilities(table)[0], 1 / 3)
+    whole = rows("y,prob_a,prob_b", "a,0.33,0.67", "b,0.2,0.8")
+    assert find_layout(whole, "y").digits is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["b,0.33,0.33,0.30", "b,0.3333,0.3333,0.3324", "b,0.5,0.5,0.2", "b,0.33333333,0.33,0.33"],
+    ids=["two digits", "four digits", "one digit", "eight digits"],
+)
+def test_what_rounding_cannot_explain_is_an_error(line):
+    table = rows("y,prob_a,prob_b,prob_c", "a,0.2,0.5,0.3", line, "c,0.1,0.1,0.8")
+    with pytest.raises(
+        DataError, match=r"sum to one in each row; row 2 is .* with sum .*--logits.*--columns"
+    ):
+        find_layout(table, "y").probabilities(table)

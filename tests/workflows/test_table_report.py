@@ -1,8 +1,6 @@
-from types import SimpleNamespace
-
 import pytest
 
-from selfcal.workflows.table_report import tried
+from selfcal.workflows.inspection import tried
 
 
 def record(**changes):
@@ -23,8 +21,8 @@ def record(**changes):
     ],
 )
 def test_a_line_for_each_candidate(changes, line):
-    assert tried(SimpleNamespace(selection_=[record(**changes)])) == {"candidate 'mlp'": line}
+    assert tried([record(**changes)]) == {"candidate 'mlp'": line}
 
 
 def test_a_single_network_has_no_candidates():
-    assert tried(SimpleNamespace()) == {}
+    assert tried([]) == {}

@@ -6,9 +6,7 @@ import json
 import multiprocessing
 import operator
 import os
-import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -81,10 +79,11 @@ def run_units(
     jobs: int,
     title: str,
     key: Sequence[str] = ("dataset", "seed"),
+    progress: bool | None = None,
 ) -> list[Row]:
     """Run the units that are not yet in `results`, in `jobs` processes, and return all rows in their order.
 
-    The values of `key` in a row identify its unit.
+    The values of `key` in a row identify its unit; `progress` is as in `progress_bar`.
     """
     rows = results.rows()
     unit_of = operator.itemgetter(*key)
@@ -92,22 +91,16 @@ def run_units(
     todo = [unit for unit in units if unit not in done]
     if todo:
         results.write(rows)  # fails now, not after an hour, if the folder is not writable
-        started = time.perf_counter()
-        with progress_bar(title, len(units)) as advance, _pool(min(jobs, len(todo))) as pool:
-            advance(len(units) - len(todo))
+        with progress_bar(title, len(units), progress) as advance, _pool(min(jobs, len(todo))) as pool:
+            advance(len(units) - len(todo), f"{len(units) - len(todo)} of {len(units)} done")
             try:
                 with starting_workers():
                     futures = {pool.submit(work, unit): unit for unit in todo}
                 for count, future in enumerate(as_completed(futures), start=1):
                     rows += future.result()
                     results.write(rows)
-                    name = ", ".join(map(str, futures[future]))
-                    left = (time.perf_counter() - started) / count * (len(todo) - count)
-                    advance(len(units) - len(todo) + count, name)
-                    if not sys.stderr.isatty():
-                        at = len(units) - len(todo) + count
-                        line = f"[{at}/{len(units)}] {name}; about {left / 60:.0f} min left"
-                        print(line, file=sys.stderr, flush=True)
+                    at = len(units) - len(todo) + count
+                    advance(at, f"{at} of {len(units)} done, last {_named(futures[future], key)}")
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in multiprocessing.active_children():
@@ -126,11 +119,12 @@ def run_all_units(
     jobs: int,
     title: str,
     key: Sequence[str],
+    progress: bool | None = None,
 ) -> list[Row]:
     """Like `run_units`, but a unit whose process dies becomes a row with the reason in `failed`."""
 
     def run(some: Sequence[Unit], jobs: int) -> list[Row]:
-        return run_units(work, some, results, jobs=jobs, title=title, key=key)
+        return run_units(work, some, results, jobs=jobs, title=title, key=key, progress=progress)
 
     try:
         return run(units, jobs)
@@ -142,6 +136,17 @@ def run_all_units(
                 died = {"failed": "The process died, perhaps for lack of memory."}
                 results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
         return run(units, 1)
+
+
+def _named(unit: Unit, key: Sequence[str]) -> str:
+    """A unit in words.
+
+    >>> _named(("standard", 0), ("name", "seed"))
+    'standard, seed 0'
+    """
+    return ", ".join(
+        f"seed {value}" if name == "seed" else str(value) for name, value in zip(key, unit, strict=True)
+    )
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

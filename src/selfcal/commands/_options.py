@@ -19,6 +19,16 @@ DropUnlabelled = Annotated[
     typer.Option("--drop-unlabelled", metavar="", help="Drop rows without a label, instead of an error."),
 ]
 MaxEpochs = Annotated[int | None, typer.Option(min=1, help="Maximum number of epochs.")]
+TimeBudget = Annotated[
+    float | None,
+    typer.Option(help="Seconds of each training that has several candidates, such as auto. Default: 60."),
+]
+Progress = Annotated[
+    bool,
+    typer.Option(
+        "--progress", metavar="", help="Print a line of progress every ten seconds if there is no terminal."
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
 CORES = os.cpu_count() or 1
 
@@ -70,6 +80,9 @@ class TextOptions:
     ragged: Annotated[
         bool, typer.Option("--ragged", metavar="", help="Treat missing cells at the end of a line as empty.")
     ] = False
+    sheet: Annotated[
+        str | None, typer.Option(help="The sheet of an Excel workbook, if several have cells.")
+    ] = None
 
     def reading(self) -> dict[str, Any]:
         """Arguments of `read_table` and `read_batches`, after a check."""
@@ -81,7 +94,7 @@ class TextOptions:
             from selfcal.tabular.io.source import text_encoding
 
             text_encoding(self.encoding)
-        return {"sep": self.sep, "encoding": self.encoding, "ragged": self.ragged}
+        return {"sep": self.sep, "encoding": self.encoding, "ragged": self.ragged, "sheet": self.sheet}
 
 
 @dataclass(frozen=True)
@@ -93,10 +106,16 @@ class TableOptions:
         typer.Option(
             "--kind",
             metavar="NAME=KIND",
-            help="The kind of a column: number, boolean, category, date or drop. May be repeated.",
+            help="The kind of a column: number, boolean, category, date or drop. May be repeated. A date may have a "
+            "format, date:%d/%m/%Y, and a number its decimal separator, number:,",
         ),
     ] = None
-    decimal: Annotated[str, typer.Option(help="The decimal separator of numbers.")] = "."
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            help="The decimal separator of numbers, . or a comma. Default: found out for each column."
+        ),
+    ] = None
     missing: Annotated[
         list[str] | None, typer.Option(help="A further spelling of a missing value; may be repeated.")
     ] = None

@@ -90,9 +90,9 @@ def _check_not_above(folder: Path) -> None:
 
 
 def _described(folder: Path) -> str:
-    from selfcal.workflows.table_model import TableModel
+    from selfcal.workflows.inspection import Inspected
 
     try:
-        return f"a model with target {TableModel.load(folder).schema.target!r}"
+        return f"a model with target {Inspected.read(folder).schema.target!r}"
     except SelfcalError:
         return "files of a model"

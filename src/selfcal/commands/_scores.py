@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from selfcal.commands._shared import columns_text
+from selfcal.commands._shared import columns_text, say
 
 if TYPE_CHECKING:
     from selfcal.reporting.content import Estimate, Scores
@@ -17,6 +17,7 @@ _NAMES = {
 }
 _SHORT = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score"}
 BY_CHANCE = "ECE expected by chance (perfectly calibrated model)"
+_COLOURS = {"honest": "green", "over": "red", "under": "yellow"}
 _FINDINGS = {"over": "over-confident", "under": "under-confident", "": ""}
 
 
@@ -34,6 +35,14 @@ def verdict_text(judged: Scores) -> str:
     from selfcal.reporting._verdict import JUDGEMENTS
 
     return f"Verdict: {JUDGEMENTS[judged.judgement]}. {judged.verdict.text}"
+
+
+def say_verdict(judged: Scores) -> None:
+    """Print that line, with the judgement in colour where there is any."""
+    from selfcal.reporting._verdict import JUDGEMENTS
+
+    mark = f"Verdict: {JUDGEMENTS[judged.judgement]}."
+    say(verdict_text(judged), mark=mark, colour=_COLOURS.get(judged.judgement, "yellow"))
 
 
 def scores_text(judged: Scores, level: float) -> str:

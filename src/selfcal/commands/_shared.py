@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from selfcal.tabular.schema import Schema
+
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".jsonl", ".ndjson", ".xlsx", ".arrow", ".feather")
+"""Endings of tables that are left out of the names of outputs."""
 
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print the result as JSON on standard output.")
@@ -39,25 +42,60 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def say(text: str = "", *, err: bool = False) -> None:
-    """Print a line or several as they are, without markup; messages on a terminal break between words."""
+def say(
+    text: str = "",
+    *,
+    err: bool = False,
+    table: bool = False,
+    indent: int = 0,
+    mark: str = "",
+    colour: str | None = None,
+) -> None:
+    """Print a line or several as they are, without markup; on a terminal, text breaks between words.
+
+    Args:
+        text: The text.
+        err: Print it to standard error.
+        table: Do not break its lines.
+        indent: Spaces before what follows a break.
+        mark: A beginning of the text to show in colour, where there is any.
+        colour: That colour.
+    """
+    stream = sys.stderr if err else sys.stdout
     shown = clean(text)
-    if err and sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
-        wrap = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    if stream.isatty() and not table:
+        wrap = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
         shown = "\n".join(map(wrap.fill, shown.splitlines()))
-    typer.echo(shown, err=err)
+    if mark and shown.startswith(mark) and _coloured(stream):
+        shown = typer.style(mark, fg=colour) + shown[len(mark) :]
+    if err:
+        print(shown, file=sys.stderr, flush=True)  # echo would write into a progress bar
+    else:
+        typer.echo(shown)
+
+
+def _coloured(stream: TextIO) -> bool:
+    return (
+        stream.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") not in ("dumb", "unknown")
+    )
 
 
 def note(*notes: str) -> None:
     """Print notes to standard error, separate from the result."""
     for text in notes:
-        say(f"note: {text}", err=True)
+        say(f"note: {text}", err=True, mark="note:", colour="cyan")
 
 
 def warn(text: str) -> None:
     """Print a warning to standard error: the result may not be what the user wants."""
-    say(f"warning: {text}", err=True)
+    say(f"warning: {text}", err=True, mark="warning:", colour="yellow")
 
 
 @contextmanager
@@ -73,7 +111,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 @contextmanager
 def read_showing(
-    title: str, source: str, *, show: bool = True, **options: Any
+    title: str, source: str, *, show: bool | None = None, **options: Any
 ) -> Iterator[Iterator[pl.DataFrame]]:
     """A context that reads a table part by part, as `read_batches` does, and shows the progress."""
     from selfcal._support.progress import progress_bar
@@ -83,9 +121,9 @@ def read_showing(
 
     def watch(fraction: float | None) -> None:
         if fraction is None:
-            advance(rows, "rows")
+            advance(rows, f"{rows:,} rows")
         else:
-            advance(int(100 * fraction), f"percent of the file, {rows:,} rows")
+            advance(fraction, f"{rows:,} rows")
 
     def counted() -> Iterator[pl.DataFrame]:
         nonlocal rows
@@ -93,7 +131,7 @@ def read_showing(
             rows += part.height
             yield part
 
-    with progress_bar(title, None if source == "-" else 100, show) as advance:
+    with progress_bar(title, None if source == "-" else 1, show) as advance:
         yield counted()
 
 
@@ -170,6 +208,6 @@ def stem(data: str) -> str:
     if data == "-":
         return "selfcal"
     name = os.path.basename(os.path.normpath(data))
-    for ending in (".gz", ".csv", ".tsv", ".txt", ".parquet", ".pq"):
+    for ending in (".gz", ".zip", *SUFFIXES):
         name = name.removesuffix(ending)
     return name or "selfcal"

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from selfcal import __version__
 from selfcal._support.signals import run_command
 from selfcal.commands._command import Command
-from selfcal.commands._options import CORES, Jobs
+from selfcal.commands._options import CORES, Jobs, Progress
 from selfcal.commands._outputs import Force, check_results_folder, results_folder
 from selfcal.commands._shared import say, warnings_as_notes
 from selfcal.commands.calibrate import calibrate
@@ -44,7 +44,8 @@ class _Commands(TyperGroup):
         except SelfcalError as error:
             if ctx.params.get("debug"):
                 raise
-            say(str(error) if isinstance(error, Interrupted) else f"error: {error}", err=True)
+            text = str(error) if isinstance(error, Interrupted) else f"error: {error}"
+            say(text, err=True, mark="error:", colour="red")
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
             say("Stopped by SIGINT.", err=True)
@@ -115,6 +116,7 @@ def reproduce_bo4sc(
         typer.Option(help="Names of data sets, separated by commas, e.g. blobs-1.7,bac. Default: all."),
     ] = None,
     jobs: Jobs = CORES,
+    progress: Progress = False,
 ) -> None:
     """Table 1 and the three figures of the BO4SC paper, with added baselines and reference values."""
     check_results_folder(out)
@@ -122,7 +124,7 @@ def reproduce_bo4sc(
 
     only = [name.strip() for name in datasets.split(",")] if datasets else None
     with results_folder(out):
-        bo4sc.reproduce(out, seeds=seeds, only=only, jobs=jobs)
+        bo4sc.reproduce(out, seeds=seeds, only=only, jobs=jobs, progress=progress or None)
     typer.echo((out / "table.md").read_text())
     typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 
@@ -155,6 +157,7 @@ def _image_command(paper: str, summary: str) -> None:
         seeds: Seeds = None,
         jobs: Jobs = CORES,
         long_run: LongRun = False,
+        progress: Progress = False,
     ) -> None:
         check_results_folder(out)
         from selfcal.experiments import images  # imports torch, so the check comes first
@@ -162,7 +165,7 @@ def _image_command(paper: str, summary: str) -> None:
         size = images.profile_of(paper, profile, dataset=dataset, seeds=seeds)
         with results_folder(out):
             typer.echo(images.announce(paper, size, data_dir, long_run=long_run))
-            images.reproduce(paper, size, data_dir, out, jobs=jobs)
+            images.reproduce(paper, size, data_dir, out, jobs=jobs, progress=progress or None)
         typer.echo((out / "table.md").read_text())
         typer.echo(f"Written: {out}/results.json, table.md, reports and the figures")
 

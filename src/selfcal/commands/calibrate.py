@@ -47,20 +47,19 @@ def calibrate(
       selfcal calibrate validation.csv --target y --calibrator isotonic --out calibrated.csv
     """
     from selfcal._support.checks import one_of
+    from selfcal._support.method_names import CALIBRATORS
     from selfcal.tabular.io import check_source, read_batches, read_table, write_batches
     from selfcal.tabular.io.writing import separator_of
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
+    one_of("--calibrator", calibrator, CALIBRATORS)
     separator_of(out)
     reading, columns = text.reading(), where.layout()
     sources = [predictions] if apply is None else [predictions, apply]
     for source in sources:
         check_source(source)
     check_file("--out", out, inputs=sources, force=force)
-    from selfcal.calibrators import POST_HOC  # takes a second to import, so the checks above come first
-
-    one_of("--calibrator", calibrator, POST_HOC)
     from selfcal.commands._scores import short_name
     from selfcal.reporting._names import counted
     from selfcal.workflows.layout_search import find_layout

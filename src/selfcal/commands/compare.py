@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal._support.method_names import METHODS
 from selfcal.commands._options import (
     CORES,
     Jobs,
     MaxEpochs,
+    Progress,
     TableOptions,
     Target,
     TextOptions,
+    TimeBudget,
     grouped,
 )
 from selfcal.commands._outputs import Force, check_model_folder, check_results_folder, results_folder
@@ -34,9 +37,14 @@ from selfcal.errors import ConfigError
 if TYPE_CHECKING:
     from selfcal.workflows.comparison import Candidate, Standing, Task
 
-Data = Annotated[str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not.")]
+Data = Annotated[str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
+SEARCH = {"method": "auto,crossfit,temperature"}
+"""The search without an option: the most accurate method, five networks of one kind, and a single network."""
 GRID = {"learning_rate": "0.002,0.005,0.015", "hidden": "64x64,256x256"}
+"""The search for a given method."""
+METHOD = "auto"
+"""The method whose settings are searched if none is given."""
 
 
 @grouped
@@ -55,7 +63,9 @@ def compare(
     columns: TableOptions,
     text: TextOptions,
     max_epochs: MaxEpochs = None,
+    time_budget: TimeBudget = None,
     jobs: Jobs = CORES,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Train methods on the same splits of a table and compare them, with intervals and the ECE expected by chance.
@@ -64,18 +74,24 @@ def compare(
 
       selfcal compare patients.csv --target diagnosis --methods bo4sc,standard,focal --seeds 10
     """
+    from selfcal._support.checks import one_of
+
     names = list(dict.fromkeys(words("--methods", methods)))
+    for name in names:
+        one_of("--methods", name, METHODS)
     folder = Path(f"{stem(data)}-comparison") if out is None else out
     reading, fitting = text.reading(), columns.fitting()
+    settings = _settings(max_epochs, time_budget)
     _check_file(data)
     check_results_folder(folder)
-    from selfcal import recipes  # imports torch, so the checks above come first
-    from selfcal._support.checks import one_of
-    from selfcal.workflows.comparison import Candidate, Task, run_trials, standings
+    from selfcal.workflows.comparison import (  # imports torch, so the checks above come first
+        Candidate,
+        Task,
+        run_trials,
+        standings,
+    )
 
-    for name in names:
-        recipes.named(one_of("--methods", name, recipes.names()))
-    task = Task(data, target, reading=reading, fitting=fitting, settings=_settings(max_epochs))
+    task = Task(data, target, reading=reading, fitting=fitting, settings=settings)
     candidates = [Candidate(name, name) for name in names]
     with results_folder(folder):
         _try_reading(task)
@@ -87,6 +103,7 @@ def compare(
             replace=force,
             jobs=jobs,
             title="Comparing",
+            progress=progress or None,
         )
     _show(standings(rows), folder / "results.json", as_json, seeds)
 
@@ -96,13 +113,17 @@ def tune(
     data: Data,
     *,
     target: Target,
-    method: Annotated[str, typer.Option(help="The training method.")] = "bo4sc",
+    method: Annotated[
+        str | None,
+        typer.Option(help="The training method whose settings are tuned. Default: auto with --grid."),
+    ] = None,
     over: Annotated[
         list[str] | None,
         typer.Option(
             "--grid",
             metavar="NAME=A,B,C",
-            help="Values of a setting to try, such as hidden=64x64,256; may be repeated.",
+            help="Values of a setting to try, such as hidden=64x64,256; may be repeated. Default: "
+            f"method={SEARCH['method']}; with --method, {' and '.join(f'{n}={v}' for n, v in GRID.items())}.",
         ),
     ] = None,
     seeds: Seeds = 2,
@@ -114,38 +135,44 @@ def tune(
     columns: TableOptions,
     text: TextOptions,
     max_epochs: MaxEpochs = None,
+    time_budget: TimeBudget = None,
     jobs: Jobs = CORES,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Search a grid of settings, train with the best, and evaluate the model on rows held out from the search.
+
+    Without --method and --grid, three methods are tried: auto, crossfit and temperature.
 
     Try:
 
       selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
     """
+    from selfcal._support.checks import one_of
     from selfcal.commands.fit import CHECKPOINT, saving, show_model
 
+    usual = SEARCH if method is None else GRID
+    method = METHOD if method is None else one_of("--method", method, METHODS)
     options = {
         name: _values(name, values)
-        for name, values in (pairs("--grid", over, example="learning_rate=0.002,0.01") or GRID).items()
+        for name, values in (pairs("--grid", over, example="learning_rate=0.002,0.01") or usual).items()
     }
     folder = Path(f"{stem(data)}-tuned") if out is None else out
     reading, fitting = text.reading(), columns.fitting()
+    settings = _settings(max_epochs, time_budget)
     _check_file(data)
     check_model_folder(folder / "model", force=force)
     check_results_folder(folder)
-    from selfcal import recipes  # imports torch, so the checks above come first
     from selfcal.tabular.io import read_table
-    from selfcal.workflows.comparison import Task, grid, run_trials, standings
+    from selfcal.workflows.comparison import Task, grid, run_trials, standings  # imports torch
     from selfcal.workflows.table_model import TableModel
 
-    recipes.named(method)
     task = Task(
         data,
         target,
         reading=reading,
         fitting=fitting,
-        settings=_settings(max_epochs),
+        settings=settings,
         method=method,
         within=0,
     )
@@ -161,12 +188,13 @@ def tune(
             replace=force,
             jobs=jobs,
             title="Tuning",
+            progress=progress or None,
         )
         found = standings(rows)
         best = next(c for c in candidates if c.name == found[0].name)
         again = "Run the same command again to continue"
         with saving(folder / "model", force=force, again=again) as (training, _):
-            settings = {"verbose": True, "checkpoint_dir": training / CHECKPOINT, **task.settings}
+            settings = {"verbose": progress or None, "checkpoint_dir": training / CHECKPOINT, **task.settings}
             model = TableModel(best.method, seed=0, **{**settings, **best.settings})
             model.fit(read_table(data, **task.reading), target, **task.fitting)
             model.save(folder / "model")
@@ -187,8 +215,13 @@ def _check_file(data: str) -> None:
     check_source(data)
 
 
-def _settings(max_epochs: int | None) -> dict[str, Any]:
-    return {} if max_epochs is None else {"max_epochs": max_epochs}
+def _settings(max_epochs: int | None, time_budget: float | None) -> dict[str, Any]:
+    if time_budget is not None:
+        from selfcal._support.checks import in_range
+
+        in_range("--time-budget", time_budget, 0, open_low=True)
+    given = {"max_epochs": max_epochs, "time_budget": time_budget}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _check_candidates(candidates: Sequence[Candidate], task: Task) -> None:
@@ -217,10 +250,12 @@ def _values(name: str, text: str) -> list[Any]:
     one_of(
         "--grid NAME=...", name, ("learning_rate", "hidden", "batch_size", "patience", "max_epochs", "method")
     )
+    if name == "method":
+        return [one_of("--grid method", word, METHODS) for word in words("--grid", text)]
     try:
         if name == "hidden":
             return [tuple(int(width) for width in word.split("x")) for word in words("--grid", text)]
-        kind = {"learning_rate": float, "method": str}.get(name, int)
+        kind = float if name == "learning_rate" else int
         return [kind(word) for word in words("--grid", text)]
     except ValueError:
         raise ConfigError(
@@ -238,6 +273,7 @@ def _plain(found: Sequence[Standing]) -> list[dict[str, Any]]:
             **one.scores,
             "behind": {"value": number(one.behind), "low": number(one.low), "high": number(one.high)},
             "failures": dict(one.failures),
+            "notes": {text: list(seeds) for text, seeds in one.notes.items()},
         }
         for one in found
     ]
@@ -270,7 +306,11 @@ def _show(found: Sequence[Standing], results: Path, as_json: bool, seeds: int) -
         )
         for seed, reason in one.failures.items():
             note(f"{one.name} with seed {seed} failed: {reason}")
-    say(columns_text(rows))
+        for text, seeds_with_it in one.notes.items():
+            note(
+                f"{one.name}, seed{'s' * (len(seeds_with_it) > 1)} {', '.join(map(str, seeds_with_it))}: {text}"
+            )
+    say(columns_text(rows), table=True)
     say(
         f"Means over {counted(seeds, 'split')}, on held-out rows; in brackets, 95% intervals of paired differences."
     )

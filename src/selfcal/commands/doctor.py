@@ -26,7 +26,7 @@ PACKAGES = (
     "jinja2",
     "matplotlib",
 )
-OPTIONAL = ("onnx", "onnxruntime", "optuna")
+OPTIONAL = ("onnx", "onnxruntime", "openpyxl", "optuna")
 
 
 def doctor(*, as_json: AsJson = False) -> None:
@@ -47,7 +47,8 @@ def doctor(*, as_json: AsJson = False) -> None:
         print_json({"facts": facts, "problems": problems})
     else:
         width = max(map(len, facts))
-        say("\n".join(f"{name.ljust(width)}  {value}" for name, value in facts.items()))
+        for name, value in facts.items():
+            say(f"{name.ljust(width)}  {value}", indent=width + 2)
         say()
         say("\n".join(f"problem: {problem}" for problem in problems) or "No problems found.")
     raise typer.Exit(1 if problems else 0)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
+from selfcal.commands._options import PredictionOptions, Progress, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say
 from selfcal.errors import ConfigError
@@ -18,7 +18,7 @@ def evaluate(
     predictions: Annotated[
         str,
         typer.Argument(
-            help="A CSV, TSV or Parquet file that also has the true classes; - is standard input."
+            help="A table, in a file as for fit, that also has the true classes; - is standard input."
         ),
     ],
     *,
@@ -30,6 +30,7 @@ def evaluate(
     force: Force = False,
     bins: Annotated[int, typer.Option(min=1, help="Number of bins of the calibration error.")] = 15,
     text: TextOptions,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate predictions: columns of probabilities, or a class and a confidence, beside the true class.
@@ -44,7 +45,7 @@ def evaluate(
 
       selfcal evaluate theirs.csv --target y --positive yes --confidence-column score
     """
-    from selfcal.commands._scores import ranges_text, scores_text, verdict_text
+    from selfcal.commands._scores import ranges_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.reporting.content import Report
     from selfcal.reporting.page import write_page
@@ -52,7 +53,7 @@ def evaluate(
 
     if report is not None:
         check_page("--report", report, inputs=[predictions], force=force)
-    with read_showing("Evaluating", predictions, **text.reading()) as parts:
+    with read_showing("Evaluating", predictions, show=progress or None, **text.reading()) as parts:
         judge = judge_parts(
             parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled, n_bins=bins
         )
@@ -72,13 +73,13 @@ def evaluate(
         print_json({"predictions": predictions, "target": target, "notes": notes, **judged.to_dict()})
         return
     scores = judged.methods[0]
-    say(verdict_text(scores))
+    say_verdict(scores)
     classes = len(judge.layout.classes)
     known = counted(classes, "class", "classes") if classes else "unknown number of classes"
     say(f"{counted(judged.rows, 'row')}, {known}:")
-    say(scores_text(scores, judged.level))
+    say(scores_text(scores, judged.level), table=True)
     say()
-    say(ranges_text(scores))
+    say(ranges_text(scores), table=True)
     if report is not None:
         say()
         say(f"Report: {report}")

@@ -15,7 +15,7 @@ import typer
 
 from selfcal._support.locks import locked
 from selfcal._support.signals import Stopped
-from selfcal.commands._options import MaxEpochs, TableOptions, Target, TextOptions, grouped
+from selfcal.commands._options import MaxEpochs, Progress, TableOptions, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_model_folder
 from selfcal.commands._shared import (
     AsJson,
@@ -39,7 +39,7 @@ CHECKPOINT = "checkpoint"
 @grouped
 def fit(
     data: Annotated[
-        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+        str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file; - is standard input.")
     ],
     *,
     target: Target,
@@ -83,6 +83,7 @@ def fit(
         str | None,
         typer.Option(help="Memory budget of the training, such as 4GB. Default: half of the memory."),
     ] = None,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a classifier on a table, evaluate it on held-out rows, and write a model folder with a report.
@@ -99,10 +100,12 @@ def fit(
 
       selfcal fit patients.csv --target diagnosis --resume
     """
-    from selfcal._support.checks import in_range
+    from selfcal._support.checks import in_range, one_of
+    from selfcal._support.method_names import METHODS
     from selfcal.tabular.io import check_source, read_table
 
     folder = Path(f"{stem(data)}-model") if out is None else out
+    one_of("--method", method, METHODS)
     in_range("--held-out", held_out, 0.01, 0.9)
     if time_budget is not None:
         in_range("--time-budget", time_budget, 0, open_low=True)
@@ -126,7 +129,7 @@ def fit(
         max_levels=max_levels,
         memory=budget,
         checkpoint_dir=unfinished(folder) / CHECKPOINT,
-        verbose=True,
+        verbose=progress or None,
         **{name: value for name, value in asked.items() if value is not None},
     )
     started = time.perf_counter()
@@ -150,6 +153,7 @@ def fit(
             before_refit=lambda _: note("Training 2 of 2, on all rows: the model to store."),
         )
         model.save(folder)
+    note(*model.remarks)
     if not as_json:
         show_model(model, folder)
         return
@@ -207,7 +211,7 @@ def _has_saved(training: Path) -> bool:
 def _show_found(model: TableModel, as_json: bool) -> None:
     """Show the columns before training, while there is still time to stop and declare one."""
     if not as_json:
-        say(schema_text(model.schema))
+        say(schema_text(model.schema), table=True)
         say()
     note(*model.notes)
     if model.refit:
@@ -216,14 +220,14 @@ def _show_found(model: TableModel, as_json: bool) -> None:
 
 def show_model(model: TableModel, folder: Path) -> None:
     """Print the scores of a model on held-out rows, and its folder."""
-    from selfcal.commands._scores import scores_text, verdict_text
+    from selfcal.commands._scores import say_verdict, scores_text
     from selfcal.reporting._names import counted
 
     judged = model.report.methods[0]
-    say(verdict_text(judged))
+    say_verdict(judged)
     classes = counted(len(model.classes), "class", "classes")
     say(f"Evaluated on {counted(model.report.rows, 'held-out row')}, {classes}:")
-    say(scores_text(judged, model.report.level))
+    say(scores_text(judged, model.report.level), table=True)
     say()
     if model.report.refit is not None:
         say(model.report.refit.text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,40 +28,32 @@ def inspect(
       selfcal inspect patients-model
     """
     from selfcal._support.checks import shorten
-    from selfcal.storage.files import model_files, read
-
-    model_files(model)
-    from selfcal.commands._scores import (
-        scores_text,
-        verdict_text,
-    )  # these import torch, so the check comes first
-    from selfcal.models.spec import summary_of
+    from selfcal.commands._scores import say_verdict, scores_text
     from selfcal.reporting._names import counted
-    from selfcal.workflows.table_model import TableModel
-    from selfcal.workflows.table_report import tried
+    from selfcal.workflows.inspection import Inspected, tried
 
-    loaded = TableModel.load(model)
-    description, _ = read(model)
+    stored = Inspected.read(model)
+    description = stored.description
     if as_json:
         print_json(
             {
                 "model": str(model),
                 "description": description,
-                "schema": loaded.schema.to_dict(),
-                "notes": loaded.notes,
-                "report_numbers": loaded.report.to_dict(),
+                "schema": stored.schema.to_dict(),
+                "notes": stored.notes,
+                "report_numbers": stored.report.to_dict(),
             }
         )
         return
-    most = len(loaded.classes) if all_columns else SHOWN
-    classes = ", ".join(map(shorten, loaded.classes[:most])) + (", ..." if len(loaded.classes) > most else "")
+    most = len(stored.classes) if all_columns else SHOWN
+    classes = ", ".join(map(shorten, stored.classes[:most])) + (", ..." if len(stored.classes) > most else "")
     files = {name: seal["bytes"] for name, seal in description["files"].items()}
     facts = {
-        "target": shorten(loaded.schema.target or ""),
-        "classes": f"{len(loaded.classes):,}: {classes}",
+        "target": shorten(stored.schema.target or ""),
+        "classes": f"{len(stored.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
-        "network": f"{counted(loaded.classifier.n_features_in_, 'input')}, {summary_of(loaded.classifier.module_)}",
-        **tried(loaded.classifier),
+        "network": f"{counted(description['features']['count'], 'input')}, {_summary(model, description)}",
+        **tried(description["selection"] or ()),
         "steps": f"{description['training']['steps']:,}, best after {description['training']['kept_step']:,}",
         "written by": f"selfcal {description['selfcal_version']}, format {description['format_version']}",
         "size": f"{sum(files.values()):,} bytes in {len(files) + 1} files",
@@ -68,17 +61,29 @@ def inspect(
     }
     width = max(map(len, facts))
     for name, value in facts.items():
-        say(f"{name.ljust(width)}  {value}")
+        say(f"{name.ljust(width)}  {value}", indent=width + 2)
     say()
-    say(schema_text(loaded.schema, len(loaded.schema.columns) if all_columns else 40))
+    say(schema_text(stored.schema, len(stored.schema.columns) if all_columns else 40), table=True)
     say()
-    judged = loaded.report.methods[0]
-    say(verdict_text(judged))
-    say(f"Evaluated on {counted(loaded.report.rows, 'held-out row')}:")
-    say(scores_text(judged, loaded.report.level))
-    if loaded.report.refit is not None:
+    judged = stored.report.methods[0]
+    say_verdict(judged)
+    say(f"Evaluated on {counted(stored.report.rows, 'held-out row')}:")
+    say(scores_text(judged, stored.report.level), table=True)
+    if stored.report.refit is not None:
         say()
-        say(loaded.report.refit.text)
-    if loaded.notes:
+        say(stored.report.refit.text)
+    if stored.notes:
         say()
-        say("\n".join(f"note: {text}" for text in loaded.notes))
+        say("\n".join(f"note: {text}" for text in stored.notes))
+
+
+def _summary(model: Path, description: Mapping[str, Any]) -> str:
+    """What predicts, in a few words; models of selfcal 0.1.0 must be loaded to know."""
+    from selfcal._support.checks import shorten
+
+    if "summary" in description:
+        return shorten(str(description["summary"]), 500)
+    from selfcal.estimators.classifier import SelfCalibratedClassifier
+    from selfcal.models.spec import summary_of
+
+    return summary_of(SelfCalibratedClassifier.load(model).module_)

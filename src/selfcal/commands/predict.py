@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selfcal.commands._options import TextOptions, grouped
+from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError
@@ -30,7 +30,7 @@ ROWS, NUMBERS = 65_536, 2**24
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     data: Annotated[
-        str, typer.Argument(help="A CSV, TSV or Parquet file, gzipped or not; - is standard input.")
+        str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file; - is standard input.")
     ],
     *,
     out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
@@ -52,6 +52,7 @@ def predict(
         ),
     ] = False,
     text: TextOptions,
+    progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
@@ -86,9 +87,10 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
-    alone = out != "-" or not sys.stdout.isatty()  # a progress bar would garble the rows
+    garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
+    show = False if garbled else progress or None
     batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    showing = read_showing("Predicting", data, show=alone, batch_rows=batch_rows, allow_empty=True, **reading)
+    showing = read_showing("Predicting", data, show=show, batch_rows=batch_rows, allow_empty=True, **reading)
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from selfcal._support.checks import Float, in_range, positive_int
+from selfcal._support.progress import Advance, progress_bar
 from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.settings import MemberSettings
@@ -119,7 +120,7 @@ class BoostingTrainer:
     def train(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
         """Train the models of these numbers, unless an earlier process has."""
         return trained_once(
-            lambda: self._trained(members, max_seconds),
+            lambda: self._shown(members, max_seconds),
             self.candidate,
             members,
             rows=self._rows,
@@ -127,7 +128,11 @@ class BoostingTrainer:
             settings=self._settings,
         )
 
-    def _trained(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
+    def _shown(self, members: Sequence[int], max_seconds: float) -> TrainedMembers:
+        with progress_bar("Boosting", 1, self._settings.verbose, ends_early=True) as advance:
+            return self._trained(members, max_seconds, advance)
+
+    def _trained(self, members: Sequence[int], max_seconds: float, advance: Advance) -> TrainedMembers:
         started, recorder = time.perf_counter(), Recorder()
         table = self._columns(self._rows.x).double().numpy()
         models = [
@@ -138,10 +143,11 @@ class BoostingTrainer:
         losses, wanted, status = np.empty(0), FIRST_TREES, ""
         while not status:
             wanted = min(wanted, self._max_iter)
-            parts = [
-                self._fitted(model, split, table, wanted, len(losses))
-                for model, split in zip(models, splits, strict=True)
-            ]
+            parts = []
+            for place, (model, split) in enumerate(zip(models, splits, strict=True)):
+                over = len(losses) + (wanted - len(losses)) * place / len(models)
+                advance(over / self._max_iter, f"up to iteration {wanted:,}")
+                parts.append(self._fitted(model, split, table, wanted, len(losses)))
             losses = np.append(losses, np.mean(parts, axis=0))
             # as many iterations as can be expected to end in time; later ones take a little longer
             seconds = max(time.perf_counter() - started, 1e-9)

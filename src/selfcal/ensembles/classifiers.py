@@ -16,6 +16,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor, nn
 
 from selfcal._support.checks import positive_int
+from selfcal._support.progress import progress_bar
 from selfcal.ensembles.ensemble import Candidate
 from selfcal.ensembles.folds import Split
 from selfcal.ensembles.settings import MemberSettings
@@ -126,11 +127,13 @@ class ClassifierTrainer:
         started = time.perf_counter()
         modules: list[nn.Module] = []
         status = RAN_TO_THE_END
-        for member in members:
-            if modules and time.perf_counter() - started > max_seconds:
-                status = OUT_OF_TIME
-                break
-            modules.append(self._fitted(member))
+        with progress_bar("Fitting", len(members), self._settings.verbose) as advance:
+            for done, member in enumerate(members):
+                if modules and time.perf_counter() - started > max_seconds:
+                    status = OUT_OF_TIME
+                    break
+                advance(done, f"now {member + 1}" if len(members) > 1 else "")
+                modules.append(self._fitted(member))
         splits = [self._splits[member] for member in members[: len(modules)]]
         result = TrainingResult(
             module=modules[0],

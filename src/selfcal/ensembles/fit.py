@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from selfcal._support.checks import Float, Int
+from selfcal._support.progress import progress_bar
 from selfcal.ensembles.distillation import distil
 from selfcal.ensembles.ensemble import Candidate, Ensemble, NetworkCandidate
 from selfcal.ensembles.folds import Split
@@ -24,6 +25,8 @@ from selfcal.training.engine import TrainingResult
 
 RESERVED = 0.03
 """The part of the time budget for what follows training: weights, and predictions of all rows."""
+DISTILLING = 0.1
+"""The part of the progress bar for a distillation."""
 STUDENT = "tabular"
 """The kind of network that is distilled from an ensemble without networks."""
 
@@ -79,19 +82,27 @@ def fit_ensemble(
     ]
     budget = time_budget if len(trainers) > 1 else float("inf")
     begin = time.time() if started is None else started
-    selected = select(
-        trainers,
-        len(splits),
-        rows.y,
-        rows.weight,
-        rounds=ensemble.splitter.rounds,
-        budget=budget,
-        deadline=begin + (1 - RESERVED) * budget,
-        n_jobs=n_jobs,
-    )
-    module, losses = (
-        _distilled(selected, rows, splits[0], settings) if one_network else (selected.module, None)
-    )
+    limit = time_budget if len(trainers) > 1 else None
+    work = sum(trainer.expected_seconds for trainer in trainers) or None
+    first = 1 - DISTILLING if one_network else 1.0
+    with progress_bar("Training", 1, settings.verbose, ends_early=True) as overall:
+        overall(0, size=first)
+        with progress_bar("Candidates", work, settings.verbose, time_budget=limit, started=begin) as advance:
+            selected = select(
+                trainers,
+                len(splits),
+                rows.y,
+                rows.weight,
+                rounds=ensemble.splitter.rounds,
+                budget=budget,
+                deadline=begin + (1 - RESERVED) * budget,
+                n_jobs=n_jobs,
+                advance=advance,
+            )
+        module, losses = selected.module, None
+        if one_network:
+            overall(first, "distilling one network", DISTILLING)
+            module, losses = _distilled(selected, rows, splits[0], settings)
     return FittedEnsemble(
         module, selected.probs, selected.records, selected.ranked[0], selected.result, losses
     )

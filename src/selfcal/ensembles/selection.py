@@ -10,6 +10,7 @@ from joblib import effective_n_jobs
 
 from selfcal._support.checks import Float, Int
 from selfcal._support.jobs import run_calls
+from selfcal._support.progress import Advance, unseen
 from selfcal.ensembles.pooling import Selection, State, Trainer, best_pool, ranked, selected
 from selfcal.ensembles.training import TrainedMembers
 from selfcal.training.run import OUT_OF_TIME
@@ -32,6 +33,7 @@ def select(
     budget: float = float("inf"),
     deadline: float | None = None,
     n_jobs: int | None = None,
+    advance: Advance = unseen,
 ) -> Selection:
     """Train candidates, by successive halving if time is short, and pool their predictions.
 
@@ -56,10 +58,12 @@ def select(
         deadline: When training ends, in seconds since the epoch; by default after the time budget.
         n_jobs: Number of candidates that are trained at the same time, in processes of their own. The result is the
             same if there is time for all of them; otherwise more processes train more.
+        advance: Is told the expected seconds of what has been trained, and what is trained next.
     """
     first, *further = (range(n_members)[part] for part in _slices(n_members, rounds))
     states = [State(trainer, n_members) for trainer in trainers]
-    work = _Work(y, weight, budget, time.time() + budget if deadline is None else deadline, n_jobs)
+    deadline = time.time() + budget if deadline is None else deadline
+    work = _Work(states, y, weight, budget=budget, deadline=deadline, n_jobs=n_jobs, advance=advance)
     enough = work.has_time_for(states, first, SAFE)
     quick: list[State] = []
     for state in states:
@@ -91,8 +95,17 @@ class _Work:
     """Trains members within a time budget."""
 
     def __init__(
-        self, y: Int, weight: Float | None, budget: float, deadline: float, n_jobs: int | None
+        self,
+        states: Sequence[State],
+        y: Int,
+        weight: Float | None,
+        *,
+        budget: float,
+        deadline: float,
+        n_jobs: int | None,
+        advance: Advance,
     ) -> None:
+        self._states, self._advance = states, advance
         self._y, self._weight, self._n_jobs = y, weight, n_jobs
         self._begin = time.time()
         self._deadline = deadline
@@ -161,6 +174,7 @@ class _Work:
             for call in calls:
                 called.append(call)
                 first, self._started = not self._started, True
+                self._advance(self._ended, self._named(call.state, members), call.expected_seconds)
                 yield call.state.trainer, members, self._deadline, call.max_seconds, first
 
         for place, outcome in enumerate(run_calls(_train, arguments(), n_jobs=self._n_jobs)):
@@ -171,6 +185,14 @@ class _Work:
                 self._begin -= before / self._workers
                 self._deadline -= before / self._workers
                 yield called[place], trained, seconds + before
+
+    def _named(self, state: State, members: Sequence[int]) -> str:
+        """Which members of which candidate these are."""
+        name, several = state.trainer.candidate.name, len(self._states) > 1
+        of = f" ({self._states.index(state) + 1} of {len(self._states)})" if several else ""
+        first, last = members[0] + 1, members[-1] + 1
+        which = f"member {first}" if first == last else f"members {first}-{last}"
+        return f"{name}{of}, {which}/{state.planned}"
 
     def _left(self) -> float:
         return max(0.0, self._deadline - time.time())
@@ -201,7 +223,7 @@ def time_budget_note(records: Sequence[dict[str, Any]], budget: float) -> str:
         >>> full = {"network": "mlp", "networks": 5, "planned": 5, "out_of_time": False}
         >>> time_budget_note([full], 60), time_budget_note([full, full | {"network": "linear", "networks": 1}], 60)
         ('', "The time budget of 60 s left out a part of the training: 'linear' has 1 of 5 members.
-        Raise time_budget to train all of them in full.")
+        A larger one trains all of them in full.")
     """
     cuts, clocked = [], False
     for record in records:
@@ -215,10 +237,10 @@ def time_budget_note(records: Sequence[dict[str, Any]], budget: float) -> str:
             cuts.append(f"{name!r} was trained for a shorter time")
     if not cuts:
         return ""
-    speed = "The result depends on the speed of this machine. " if clocked else ""
+    speed = "; the result depends on the speed of this machine" if clocked else ""
     return (
-        f"The time budget of {budget:g} s left out a part of the training: {'; '.join(cuts)}. {speed}"
-        "Raise time_budget to train all of them in full."
+        f"The time budget of {budget:g} s left out a part of the training: {', '.join(cuts)}{speed}. "
+        "A larger one trains all of them in full."
     )
 
 

@@ -108,12 +108,12 @@ class ImageExperiment:
             "recipes": {run: repr(recipe) for run, recipe in self.recipes.items()},
         }
 
-    def run(self, out: Path, *, jobs: int, title: str) -> list[Row]:
+    def run(self, out: Path, *, jobs: int, title: str, progress: bool | None = None) -> list[Row]:
         """Return all rows; those already in `out` are not run again."""
         _images(self.profile.dataset, self.data_dir)  # fails here, not in a worker, if there are no images
         results = Results(out / "results.json", self.protocol())
         work = functools.partial(run_unit, self, keep=out / "predictions")
-        return run_units(work, self.units(), results, jobs=jobs, title=title, key=UNIT)
+        return run_units(work, self.units(), results, jobs=jobs, title=title, key=UNIT, progress=progress)
 
     def reports(self, out: Path, methods: Mapping[str, str]) -> None:
         """Write a page for each network, from the predictions of the first seed."""

@@ -146,7 +146,12 @@ def run_unit(unit: Unit, pages: Path | None = None) -> list[Row]:
 
 
 def reproduce(
-    out: str | Path, *, seeds: int = 10, only: Iterable[str] | None = None, jobs: int = 1
+    out: str | Path,
+    *,
+    seeds: int = 10,
+    only: Iterable[str] | None = None,
+    jobs: int = 1,
+    progress: bool | None = None,
 ) -> list[Row]:
     """Run the experiment and write `results.json`, `table.md`, reports and the figures into `out`.
 
@@ -155,6 +160,7 @@ def reproduce(
         seeds: Number of seeds, counted from 0.
         only: Names of data sets; all five by default.
         jobs: Processes to use.
+        progress: Show the progress: True in lines, too, where there is no terminal; None only on a terminal.
 
     Returns:
         One row per data set, method and seed.
@@ -166,7 +172,14 @@ def reproduce(
     units = [(name, seed) for seed in range(positive_int("seeds", seeds)) for name in names]
     results = Results(folder / "results.json", protocol())
     work = functools.partial(run_unit, pages=folder / "reports")
-    rows = run_units(work, units, results, jobs=positive_int("jobs", jobs), title="Reproducing BO4SC")
+    rows = run_units(
+        work,
+        units,
+        results,
+        jobs=positive_int("jobs", jobs),
+        title="Reproducing BO4SC",
+        progress=progress,
+    )
     write_atomically(folder / "table.md", summary_table(rows, METHODS))
     for name, figure in figures(names, folder).items():
         plots.save_figure(figure, folder / name)

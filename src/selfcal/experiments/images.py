@@ -46,10 +46,20 @@ def announce(paper: str, profile: Profile, data_dir: Path, *, long_run: bool = F
     return f"{paper} on {profile.dataset}: {cost}."
 
 
-def reproduce(paper: str, profile: Profile, data_dir: Path, out: Path, *, jobs: int = 1) -> list[Row]:
+def reproduce(
+    paper: str,
+    profile: Profile,
+    data_dir: Path,
+    out: Path,
+    *,
+    jobs: int = 1,
+    progress: bool | None = None,
+) -> list[Row]:
     """Run the missing units and write `results.json`, `table.md`, reports and the figures into `out`."""
     experiment = PAPERS[paper].experiment(profile, data_dir)
-    rows = experiment.run(out, jobs=positive_int("jobs", jobs), title=f"Reproducing {paper}")
+    rows = experiment.run(
+        out, jobs=positive_int("jobs", jobs), title=f"Reproducing {paper}", progress=progress
+    )
     PAPERS[paper].write(rows, out)
     experiment.reports(out, PAPERS[paper].METHODS)
     return rows

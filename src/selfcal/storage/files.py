@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +22,7 @@ from safetensors import SafetensorError
 import selfcal
 from selfcal._support.checks import one_of, shorten
 from selfcal._support.files import previous, write_folder_atomically
-from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
 
 FORMAT = "selfcal model"
 FORMAT_VERSION = 2
@@ -115,6 +116,23 @@ def read(path: AnyPath) -> tuple[dict[str, Any], dict[str, bytes]]:
     if unknown := sorted(listed.keys() - {TENSORS, *EXTRAS}):
         raise ModelFormatError(f"{file} must list no file but those of a model; got {shorten(unknown[0])!r}.")
     return description, {name: _intact(folder / name, field(listed, name, dict)) for name in listed}
+
+
+def opened(path: AnyPath, kind: str | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What `read` returns of a model of that kind; a warning, if it is not sealed, names the caller of the caller."""
+    description, files = read(path)
+    if kind is not None and field(description, "kind", str) != kind:
+        raise ModelFormatError(
+            f"{path} must hold a {kind}; it holds {shorten(description['kind'])!r}. Load it with that class."
+        )
+    if SEAL not in description:
+        warnings.warn(
+            f"{path} is not sealed: it is of format 1, in which a change of model.json is not detected. Load the "
+            f"model and save it again to store it in format {FORMAT_VERSION}.",
+            UnsealedModelWarning,
+            stacklevel=3,
+        )
+    return description, files
 
 
 def read_extra(path: AnyPath, name: str) -> bytes | None:

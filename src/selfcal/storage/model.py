@@ -29,18 +29,17 @@ from selfcal._support.checks import shorten
 from selfcal._support.json_values import as_json
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.ensembles import Ensemble
-from selfcal.errors import ConfigError, ModelFormatError, UnsealedModelWarning
-from selfcal.models.spec import has_own, maker_of, spec_of
+from selfcal.errors import ConfigError, ModelFormatError
+from selfcal.models.spec import has_own, maker_of, spec_of, summary_of
 from selfcal.storage.files import (
     FORMAT,
     FORMAT_VERSION,
-    SEAL,
     TENSORS,
     AnyPath,
     Tensors,
     field,
+    opened,
     parse_tensors,
-    read,
     read_extra,
     write,
 )
@@ -135,7 +134,7 @@ class Storable(ABC):
             path: The folder.
             network: The function that makes the network, if it was saved with ``own_network=True``.
         """
-        description, stored = _opened(path, cls.__name__)
+        description, stored = opened(path, cls.__name__)
         spec = field(description, "network", dict, type(None))
         with _distrust(path):
             own = spec is None or has_own(spec)
@@ -146,7 +145,7 @@ class Storable(ABC):
             )
         if network is not None and not own:
             raise ConfigError(f"network must be left out: {path} describes its own network.")
-        tensors = parse_tensors(stored, path)
+        tensors = parse_tensors(stored[TENSORS], path)
         with _distrust(path, but=(ConfigError,) if network else ()):
             return cls._from_state(_put_together(description, tensors, network))
 
@@ -178,8 +177,8 @@ def save_calibrator(
 
 def load_calibrator(path: AnyPath) -> tuple[LogitCalibrator, NDArray[Any]]:
     """The calibrator that `save_calibrator` wrote, and the labels of the columns."""
-    description, stored = _opened(path, "Calibrator")
-    tensors = parse_tensors(stored, path)
+    description, stored = opened(path, "Calibrator")
+    tensors = parse_tensors(stored[TENSORS], path)
     with _distrust(path):
         classes = classes_of(field(description, "classes", dict))
         arrays = _by_part(tensors)["calibrator"]
@@ -192,29 +191,12 @@ def describe(path: AnyPath) -> Values:
 
     The settings, classes, features, metrics and so on are those that its writer put there: nothing is loaded.
     """
-    return _opened(path)[0]
+    return opened(path)[0]
 
 
 def _header(kind: str) -> Values:
     version = {"format_version": FORMAT_VERSION, "selfcal_version": selfcal.__version__}
     return {"format": FORMAT, **version, "kind": kind}
-
-
-def _opened(path: AnyPath, kind: str | None = None) -> tuple[Values, bytes]:
-    """The description and the bytes of the tensors, verified; a warning names the caller of the caller."""
-    description, files = read(path)
-    if kind is not None and field(description, "kind", str) != kind:
-        raise ModelFormatError(
-            f"{path} must hold a {kind}; it holds {shorten(description['kind'])!r}. Load it with that class."
-        )
-    if SEAL not in description:
-        warnings.warn(
-            f"{path} is not sealed: it is of format 1, in which a change of model.json is not detected. Load the "
-            f"model and save it again to store it in format {FORMAT_VERSION}.",
-            UnsealedModelWarning,
-            stacklevel=3,
-        )
-    return description, files[TENSORS]
 
 
 @contextmanager
@@ -247,6 +229,7 @@ def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[
         "classes": labels(state.classes),
         "features": {"count": state.n_features, "names": None if names is None else [*map(str, names)]},
         "network": {**spec, **_chosen(state.network)},
+        "summary": summary_of(state.module),
         "calibrator": calibrator,
         "training": {
             "steps": state.n_steps,

@@ -8,8 +8,6 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-import skops.io
-
 from selfcal.errors import ConfigError, ModelFormatError
 
 MOST_UNPACKED = 2**28
@@ -35,9 +33,11 @@ def dump(values: dict[str, Any]) -> bytes:
         >>> load(dump({"a": [1, 2.5], "b": "text"}))
         {'a': [1, 2.5], 'b': 'text'}
     """
+    from skops.io import dumps  # which imports scikit-learn
+
     file = io.BytesIO()
     with (
-        zipfile.ZipFile(io.BytesIO(skops.io.dumps(values))) as given,
+        zipfile.ZipFile(io.BytesIO(dumps(values))) as given,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written,
     ):
         schema, names = json.loads(given.read(_SCHEMA)), _Numbers()
@@ -60,12 +60,30 @@ def load(data: bytes) -> dict[str, Any]:
     The archive is unpacked here, no further than the sizes that were checked: skops would unpack a member to whatever
     size it has.
     """
+    from skops.io import loads  # which imports scikit-learn
+
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as unpacked:
         for name, content in _members(data).items():
             unpacked.writestr(name, content)
-    values: dict[str, Any] = skops.io.loads(file.getvalue(), trusted=[])
+    values: dict[str, Any] = loads(file.getvalue(), trusted=[])
     return values
+
+
+def load_text(data: bytes, *names: str) -> str:
+    """One text in an archive, by the names that lead to it, without loading the objects beside it.
+
+    Example:
+        >>> load_text(dump({"a": {"b": "text"}}), "a", "b")
+        'text'
+    """
+    node = json.loads(_members(data)[_SCHEMA])
+    for name in names:
+        node = node["content"][name]
+    text = json.loads(node["content"])
+    if node["__loader__"] != "JsonNode" or not isinstance(text, str):
+        raise ModelFormatError(f"{'.'.join(names)} must be a text")
+    return text
 
 
 def _members(data: bytes) -> dict[str, bytes]:

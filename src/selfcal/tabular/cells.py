@@ -5,13 +5,14 @@ Text from a CSV file and typed Parquet columns give the same values. A missing c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 from polars.selectors import by_name
 
 from selfcal._support.checks import shorten, such
 from selfcal.errors import DataError
+from selfcal.tabular.notation import Notation
 
 MISSING = ("na", "n/a", "#n/a", "nan", "null", "none", "nat", "?", "-", ".")
 """Spellings of a missing value besides an empty cell, case-insensitive, in columns of numbers, booleans and dates.
@@ -23,7 +24,10 @@ one of unknown size), and in the target it is a class.
 TIMESTAMP = pl.Datetime("us")
 COLUMN_GROUP = 256
 """Columns that are converted at a time."""
-_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+_TRUE = ("true", "yes", "y", "1", "1.0")
+_FALSE = ("false", "no", "n", "0", "0.0")
+_TRUTH = dict.fromkeys(_TRUE, 1.0) | dict.fromkeys(_FALSE, 0.0)
+_ISO = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f %#z", "%Y-%m-%d %H:%M")
 
 
 def text_cells(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
@@ -34,11 +38,15 @@ def text_cells(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
 
 
 def read_numbers(
-    table: pl.DataFrame, missing: Sequence[str] = MISSING, *, decimal: str = "."
+    table: pl.DataFrame,
+    missing: Sequence[str] = MISSING,
+    *,
+    decimal: str = ".",
+    notations: Mapping[str, Notation] | None = None,
 ) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
     """Return every column as float64, and for columns with unreadable cells the mask of those.
 
-    With `decimal=","`, both 4,5 and 4.5 are read as 4.5.
+    With `decimal=","`, both 4,5 and 4.5 are read as 4.5. A text column in `notations` is read in that notation.
 
     Example:
         >>> values, unreadable = read_numbers(pl.DataFrame({"x": ["1", " 2e3", "NA", "two"]}))
@@ -52,6 +60,10 @@ def read_numbers(
         for i in range(0, len(exprs), COLUMN_GROUP)
     ]
     values = pl.concat(groups, how="horizontal") if groups else table
+    for name, notation in (notations or {}).items():
+        if table.schema[name] == pl.String:
+            read = notation.read(text_cells(table[name], missing))
+            values = values.with_columns(read.alias(name))
     unreadable = {}
     lost = (after - before for before, after in zip(_nulls(table), _nulls(values), strict=True))
     for name in (name for name, n in zip(table.columns, lost, strict=True) if n):
@@ -71,17 +83,29 @@ def read_booleans(cells: pl.Series, missing: Sequence[str] = MISSING) -> tuple[p
 def read_dates(
     cells: pl.Series, form: str | None, missing: Sequence[str] = MISSING
 ) -> tuple[pl.Series, pl.Series]:
-    """Return times in UTC without a time zone, parsed with the given format, and the mask of the unreadable cells."""
+    """Return times in UTC without a time zone, and the mask of the unreadable cells.
+
+    A text cell is in the given format, None if the column had dates of its own type in training, or in that of ISO.
+    """
     if cells.dtype in (pl.Date, pl.Datetime):
         return cells.cast(TIMESTAMP), cells.is_null() & False
     text = text_cells(cells, missing)
-    if form is None:  # trained on a typed column; ISO is how such columns are written as text
-        text, form = text.str.replace("T", " ").str.head(19), "%Y-%m-%d %H:%M:%S"
-        text = (text + " 00:00:00").zip_with(text.str.len_bytes() == 10, text)
+    values = (
+        pl.repeat(None, len(text), dtype=TIMESTAMP, eager=True) if form is None else parse_dates(text, form)
+    )
+    if not (unreadable := text.is_not_null() & values.is_null()).any():
+        return values, unreadable
+    spaced = text.str.replace(r"^(\d{4}-\d\d-\d\d)T", "$1 ")
+    values = pl.select(pl.coalesce(values, *(parse_dates(spaced, iso) for iso in _ISO))).to_series()
+    return values.alias(cells.name), text.is_not_null() & values.is_null()
+
+
+def parse_dates(text: pl.Series, form: str) -> pl.Series:
+    """Return times in UTC without a time zone, null where a cell is not in this format."""
     values = text.str.to_datetime(form, strict=False, time_unit="us")
-    if values.dtype != TIMESTAMP:
-        values = values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return values, text.is_not_null() & values.is_null()
+    return (
+        values if values.dtype == TIMESTAMP else values.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    )
 
 
 def read_levels(cells: pl.Series) -> pl.Series:

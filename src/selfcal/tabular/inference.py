@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 from polars.selectors import by_name
 
-from selfcal._support.checks import one_of, shorten
+from selfcal._support.checks import listed, one_of, shorten
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.cells import (
     COLUMN_GROUP,
@@ -20,24 +20,11 @@ from selfcal.tabular.cells import (
     refuse,
     text_cells,
 )
+from selfcal.tabular.dates import date_format
+from selfcal.tabular.notation import MIN_READABLE, Notation, Understood, known_units, understand
 from selfcal.tabular.schema import Column, Schema, column_named, infinite_cells
 
 KINDS = ("number", "boolean", "category", "date", "drop")
-DATE_FORMATS = (
-    "%Y-%m-%d",
-    "%Y/%m/%d",
-    "%d.%m.%Y",
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d-%m-%Y",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f%#z",
-)
-MIN_READABLE = 0.9
-"""If at least this fraction of the cells can be read as one kind, the other cells are errors."""
-
 MIN_ROWS = 20
 """Columns with fewer values than this are never taken for free text or an identifier."""
 
@@ -51,7 +38,7 @@ def infer_schema(
     kinds: Mapping[str, str] | None = None,
     missing: Iterable[str] = (),
     nonfinite: str = "error",
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> Schema:
     """Infer the kind of each column.
 
@@ -62,11 +49,11 @@ def infer_schema(
     Args:
         table: The table, as `read_table` returns it.
         target: The column with the labels, which is left out.
-        kinds: Kinds that override the inference, by column name: "number", "boolean", "category", "drop", "date",
-            or "date:" and a format such as "date:%d/%m/%Y".
+        kinds: Kinds that override the inference, by column name: "number", "boolean", "category", "drop", "date".
+            A date may have a format, as in "date:%d/%m/%Y", and a number its decimal separator, as in "number:,".
         missing: Further spellings of a missing value, besides those of `selfcal.tabular.cells.MISSING`.
         nonfinite: "error", or "impute" to treat infinite numbers as missing.
-        decimal: "," if numbers are written with a decimal comma.
+        decimal: The decimal separator of all numbers, "." or ","; None finds it out for each column.
 
     Returns:
         The schema; `print` it, and see its `notes`.
@@ -84,12 +71,12 @@ def infer_schema(
     declared = checked_kinds(kinds or {})
     for name in declared:
         column_named(features, name)
-    schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal)
+    schema = Schema((), (*MISSING, *missing), nonfinite, target, decimal or ".")
     infinite: dict[str, pl.Series] = {}
     columns: list[Column] = []
     for start in range(0, features.width, COLUMN_GROUP):
         group = features[:, start : start + COLUMN_GROUP]
-        for facts in _facts(group, schema):
+        for facts in _facts(group, schema, decimal):
             kind, _, form = declared.get(facts.name, "").partition(":")
             column = _declared(facts, kind, form or None) if kind else _inferred(facts)
             if column.kind == "number" and facts.n_infinite:
@@ -121,15 +108,46 @@ class _Facts:
     whole: bool
     padded: bool
     spellings: tuple[str, ...]
+    decimal: str | None
+    notation: Notation | None = None
 
     def column(
         self, kind: str, note: str = "", *, distinct: int | None = None, form: str | None = None
     ) -> Column:
         n = self.n_distinct if distinct is None else distinct
-        return Column(self.name, kind, self.n_missing, n, note, form)
+        notation = self.notation if kind == "number" else None
+        return Column(self.name, kind, self.n_missing, n, note or self._written(notation), form, notation)
+
+    def written_in(self, notation: Notation) -> _Facts:
+        """The same column, with its cells read in a notation."""
+        values = notation.read(text_cells(self.cells, self.spellings))
+        known = values.drop_nulls()
+        unreadable = text_cells(self.cells, self.spellings).is_not_null() & values.is_null()
+        return replace(
+            self,
+            values=values,
+            unreadable=unreadable if unreadable.any() else None,
+            n_distinct=known.n_unique(),
+            n_infinite=int(known.is_infinite().sum()),
+            low=_number(known.min()),
+            high=_number(known.max()),
+            whole=bool((known == known.round()).all()),
+            notation=notation,
+        )
+
+    def _written(self, notation: Notation | None) -> str:
+        """Return what was understood, with an example that shows it."""
+        if notation is None:
+            return ""
+        text = text_cells(self.cells, self.spellings)
+        example = int((text.str.len_chars() * self.values.is_not_null()).arg_max() or 0)
+        grouped = notation.thousands != "," or text.str.contains(",", literal=True).any()
+        shown = notation if grouped else replace(notation, thousands="")
+        kind = f"numbers {shown.text}".strip()
+        return f"is read as {kind}: {shorten(text[example])!r} is {self.values[example]:.15g}"
 
 
-def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
+def _facts(group: pl.DataFrame, schema: Schema, decimal: str | None) -> Iterator[_Facts]:
     values, unreadable = read_numbers(group, schema.missing, decimal=schema.decimal)
     counted = values.select(pl.all().drop_nulls().n_unique()).row(0)
     infinite = values.select(pl.all().is_infinite().sum()).row(0)
@@ -153,6 +171,7 @@ def _facts(group: pl.DataFrame, schema: Schema) -> Iterator[_Facts]:
             whole[i],
             padded.get(name, [False])[0],
             schema.missing,
+            decimal,
         )
 
 
@@ -166,9 +185,31 @@ def _inferred(facts: _Facts) -> Column:
         return _unless_constant(facts, facts.column("date", distinct=cells.drop_nulls().n_unique()))
     if facts.unreadable is None:
         return _number_column(facts, present)
+    column = None if facts.padded else _written_number(facts, present)
+    if column is not None:
+        return column
     if facts.unreadable.sum() <= (1 - MIN_READABLE) * present:
         raise refuse(facts.name, "numbers, as most of its cells do", cells, facts.unreadable)
     return _text_column(facts, present)
+
+
+def _written_number(facts: _Facts, present: int) -> Column | None:
+    """Return the column of text as numbers, or as categories if its units are mixed; None if it holds neither."""
+    found = _understood(facts)
+    if found.notation is not None:
+        written = facts.written_in(found.notation)
+        if written.unreadable is None:
+            return _number_column(written, present)
+        kind = f"numbers {found.notation.text}".strip()
+        raise refuse(facts.name, f"{kind}, as most of its cells do", facts.cells, written.unreadable)
+    if found.ambiguous:
+        raise _ambiguous(facts.name, found.ambiguous)
+    if not found.units or not known_units(found.units):
+        return None
+    column = _text_column(facts, present)
+    mixed = f"mixes the units {listed(found.units, 4)}; convert them to one to use it as a number"
+    note = f"{column.note}; it {mixed}" if column.note else f"is taken as categories: it {mixed}"
+    return replace(column, note=note)
 
 
 def _number_column(facts: _Facts, present: int) -> Column:
@@ -203,16 +244,10 @@ def _text_column(facts: _Facts, present: int) -> Column:
     truth, unreadable = read_booleans(cells, facts.spellings)
     if not unreadable.any():
         return _unless_constant(facts, facts.column("boolean", distinct=truth.drop_nulls().n_unique()))
-    form = _date_format(facts)
+    form = date_format(facts.name, cells, facts.spellings)
     if form is not None:
         distinct = text_cells(cells, facts.spellings).drop_nulls().n_unique()
         return _unless_constant(facts, facts.column("date", distinct=distinct, form=form))
-    text = text_cells(cells, facts.spellings)
-    if text.str.contains(r"^[+-]?\d+,\d+$|^[+-]?\d+$").sum() >= MIN_READABLE * present:
-        raise DataError(
-            f"Column {facts.name!r} must hold numbers, dates or categories; cells such as {_excerpt(cells)!r} look "
-            f"like numbers with a decimal comma. Pass --decimal ',', or --kind {facts.name}=category."
-        )
     column = _category_column(facts)
     if present >= MIN_ROWS and column.distinct > present / 2 and _words(cells) >= 3:
         raise DataError(
@@ -247,13 +282,11 @@ def _declared(facts: _Facts, kind: str, form: str | None) -> Column:
     if kind == "category":
         return _category_column(facts)
     if kind == "number":
-        if facts.unreadable is not None:
-            raise refuse(facts.name, "numbers, as declared", cells, facts.unreadable)
-        return facts.column("number")
+        return _declared_number(facts, form)
     if kind == "boolean":
         values, unreadable = read_booleans(cells, facts.spellings)
     else:
-        form = form or _date_format(facts)
+        form = form or date_format(facts.name, cells, facts.spellings)
         values, unreadable = read_dates(cells, form, facts.spellings)
     if unreadable.any():
         raise refuse(
@@ -265,34 +298,40 @@ def _declared(facts: _Facts, kind: str, form: str | None) -> Column:
     return Column(facts.name, kind, values.null_count(), values.drop_nulls().n_unique(), form=form)
 
 
-def _date_format(facts: _Facts) -> str | None:
-    """Return the format in which every cell is a date, None if there is none."""
-    text = text_cells(facts.cells, facts.spellings)
-    sample = text.drop_nulls().head(100)
-    if sample.str.contains(r"^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}").sum() < MIN_READABLE * len(sample):
-        return None
-    cells, present = facts.cells, len(text) - text.null_count()
-    wrong = {}
-    for form in DATE_FORMATS:
-        values, unreadable = read_dates(text, form, facts.spellings)
-        if unreadable.sum() <= (1 - MIN_READABLE) * present and not (values.dt.year() < 1000).any():
-            wrong[form] = unreadable
-    fitting = [form for form, unreadable in wrong.items() if not unreadable.any()]
-    if len(fitting) > 1:
-        shown = " or ".join(f"--kind {facts.name}=date:{form}" for form in fitting)
-        raise DataError(
-            f"Column {facts.name!r} must hold dates of one format; cells such as {sample[0]!r} fit "
-            f"{len(fitting)}. Pass {shown}."
-        )
-    if wrong and not fitting:
-        raise refuse(facts.name, "dates, as most of its cells do", cells, next(iter(wrong.values())))
-    return fitting[0] if fitting else None
+def _declared_number(facts: _Facts, decimal: str | None) -> Column:
+    """The column as numbers, however inference would have taken it; a decimal separator settles what is ambiguous."""
+    if facts.cells.dtype == pl.String and (facts.unreadable is not None or decimal is not None):
+        facts = replace(facts, decimal=decimal or facts.decimal)
+        found = _understood(facts, declared=True)
+        if found.ambiguous:
+            raise _ambiguous(facts.name, found.ambiguous)
+        if found.notation is not None and (found.notation != Notation() or facts.unreadable is not None):
+            facts = facts.written_in(found.notation)
+    if facts.unreadable is not None:
+        kind = "numbers" if facts.notation is None else f"numbers {facts.notation.text}".strip()
+        raise refuse(facts.name, f"{kind}, as declared", facts.cells, facts.unreadable)
+    return facts.column("number")
 
 
-def check_numbers(nonfinite: str, decimal: str) -> None:
+def _understood(facts: _Facts, *, declared: bool = False) -> Understood:
+    if facts.cells.dtype != pl.String:
+        return Understood()
+    return understand(text_cells(facts.cells, facts.spellings), decimal=facts.decimal, declared=declared)
+
+
+def _ambiguous(name: str, cell: str) -> DataError:
+    return DataError(
+        f"Column {name!r} must hold numbers that can be read in one way; cells such as {cell!r} may have a decimal "
+        f"separator or grouped thousands. Declare which: --kind '{name}=number:.' for a decimal point, "
+        f"--kind '{name}=number:,' for a decimal comma."
+    )
+
+
+def check_numbers(nonfinite: str, decimal: str | None) -> None:
     """Check the two options of `infer_schema` about numbers."""
     one_of("nonfinite", nonfinite, ("error", "impute"))
-    one_of("decimal", decimal, (".", ","))
+    if decimal is not None:
+        one_of("decimal", decimal, (".", ","))
 
 
 def checked_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
@@ -300,9 +339,10 @@ def checked_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
     for name, kind in kinds.items():
         base, colon, form = kind.partition(":")
         one_of(f"kinds[{name!r}]", base, KINDS)
-        if colon and (base != "date" or "%" not in form):
+        if colon and not (form in (".", ",") if base == "number" else base == "date" and "%" in form):
             raise ConfigError(
-                f"kinds[{name!r}] may name a format for a date only, as in 'date:%d/%m/%Y'; got {kind!r}."
+                f"kinds[{name!r}] may name a format for a date only, as in 'date:%d/%m/%Y', or the decimal separator "
+                f"of numbers, as in 'number:,'; got {kind!r}."
             )
     return dict(kinds)
 
@@ -310,6 +350,10 @@ def checked_kinds(kinds: Mapping[str, str]) -> dict[str, str]:
 def _has_long_integers(cells: pl.Series) -> bool:
     text = cells.cast(pl.String).str.strip_chars()
     return cells.dtype.is_integer() or bool(text.str.contains(r"^[+-]?\d{19,}$").any())
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) else 0.0
 
 
 def _words(cells: pl.Series) -> float:

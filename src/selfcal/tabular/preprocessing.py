@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from polars.selectors import by_name
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator
 from sklearn.pipeline import Pipeline
@@ -18,7 +17,7 @@ from sklearn.preprocessing import MaxAbsScaler, OneHotEncoder, StandardScaler
 
 from selfcal._support.checks import Float, closest, listed, positive_int
 from selfcal.errors import DataError
-from selfcal.tabular.cells import read_booleans, read_dates, read_levels, read_numbers, refuse
+from selfcal.tabular.cells import read_booleans, read_dates, read_levels, refuse
 from selfcal.tabular.features import FeatureGroups
 from selfcal.tabular.io.reading import MEMORY_BUDGET, memory_of
 from selfcal.tabular.schema import Column, Schema, infinite_cells
@@ -212,12 +211,15 @@ class Preprocessor:
         return np.hstack(blocks), unseen
 
     def _numbers(self, table: pl.DataFrame) -> Float:
-        names = [c.name for c in self._of("number")]
-        values, unreadable = read_numbers(
-            table.select(by_name(names)), self.schema.missing, decimal=self.schema.decimal
-        )
+        numeric = self._of("number")
+        names = [c.name for c in numeric]
+        values, unreadable = self.schema.numbers(table)
+        written = {
+            c.name: f" {c.notation.text}" for c in numeric if c.notation is not None and c.notation.text
+        }
         for name, mask in unreadable.items():
-            raise refuse(name, "numbers, as at fit", table[name], mask, remedy=_REMEDY)
+            kind = f"numbers{written.get(name, '')}, as at fit"
+            raise refuse(name, kind, table[name], mask, remedy=_REMEDY)
         numbers = values.to_numpy().astype(np.float64, copy=False).reshape(table.height, len(names))
         infinite = np.isinf(numbers)
         if infinite.any():
@@ -246,7 +248,7 @@ class Preprocessor:
             raise DataError(
                 f"The table and its encoding must fit into {self.budget / 2**30:.1f} GB of memory; "
                 f"{table.height:,} rows of {width:,} numbers need about {needed / 2**30:.1f} GB. Use fewer rows, "
-                "columns or categories (--max-levels), or raise the budget (--memory of selfcal fit)."
+                "columns or categories (--max-levels of selfcal fit), or raise the budget (--memory of selfcal fit)."
             )
 
 

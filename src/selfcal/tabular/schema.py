@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,15 @@ from polars.selectors import by_name
 from selfcal._support.checks import Float, did_you_mean, listed, shorten
 from selfcal.errors import DataError
 from selfcal.tabular.cells import MISSING, first_row, read_booleans, read_dates, read_levels, read_numbers
+from selfcal.tabular.notation import Notation
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its kind, the number of missing cells and of distinct values, and a note for the user."""
+    """A column: its kind, the number of missing cells and of distinct values, and a note for the user.
+
+    The cells of a date are in the format `form`, the numbers of text in `notation`, if it is not the plain one.
+    """
 
     name: str
     kind: str
@@ -25,6 +29,7 @@ class Column:
     distinct: int = 0
     note: str = ""
     form: str | None = None
+    notation: Notation | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,15 @@ class Schema:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Schema:
-        columns = tuple(Column(**c) for c in state["columns"])
+        columns = tuple(_column(c) for c in state["columns"])
         return cls(**{**state, "columns": columns, "missing": tuple(state["missing"])})
+
+    def numbers(self, table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, pl.Series]]:
+        """Return the columns of kind "number" as `read_numbers` does, in their notations."""
+        columns = [c for c in self.columns if c.kind == "number"]
+        notations = {c.name: c.notation for c in columns if c.notation is not None}
+        cells = table.select(by_name([c.name for c in columns]))
+        return read_numbers(cells, self.missing, decimal=self.decimal, notations=notations)
 
     def __str__(self) -> str:
         rows = [("column", "kind", "missing", "distinct", "")]
@@ -102,13 +114,18 @@ def column_values(table: pl.DataFrame, schema: Schema) -> Float:
     values = np.empty((table.height, len(kinds)))
     numbers = [i for i, kind in enumerate(kinds) if kind == "number"]
     if numbers:
-        cells = table.select(by_name([schema.used[i].name for i in numbers]))
-        values[:, numbers] = read_numbers(cells, schema.missing, decimal=schema.decimal)[0].to_numpy()
+        values[:, numbers] = schema.numbers(table)[0].to_numpy()
     for i, column in enumerate(schema.used):
         if column.kind != "number":
             values[:, i] = _column_values(table[column.name], column, schema.missing).to_numpy()
     values[np.isinf(values)] = np.nan
     return values
+
+
+def _column(state: Mapping[str, Any]) -> Column:
+    column = Column(**state)
+    written = state.get("notation")
+    return column if written is None else replace(column, notation=Notation(**written))
 
 
 def _column_values(cells: pl.Series, column: Column, missing: tuple[str, ...]) -> pl.Series:

@@ -105,7 +105,7 @@ def divide(
         target,
         drop_unlabelled=drop_unlabelled,
         classes_anyway=classes_anyway,
-        decimal=reading.get("decimal", "."),
+        decimal=reading.get("decimal"),
     )
     if len(labels.rows) < table.height:
         table = table[labels.rows]

@@ -13,14 +13,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from selfcal._support.checks import DECIMALS, Int
+from selfcal._support.checks import DECIMALS, Int, shorten
 from selfcal.errors import DataError
-from selfcal.tabular.cells import as_text, first_row, read_numbers
+from selfcal.tabular.cells import as_text, first_row, parse_dates, read_numbers, text_cells
+from selfcal.tabular.dates import DATE_FORMATS
+from selfcal.tabular.notation import MIN_READABLE, understand
 from selfcal.tabular.schema import column_named
 
 MAX_INTEGER_CLASSES = 30
 """With more classes than this, all of them whole numbers, the target may be a quantity."""
 
+CONTINUOUS_INTEGERS = 1000
+"""With more distinct whole numbers or dates than this, or than half the rows, the target looks continuous."""
+
+_SAMPLE = 100
 _WHOLE_NUMBER = re.compile(r"[+-]?\d+")
 _WHOLE = re.compile(r"([+-]?\d+)\.0*")
 
@@ -56,7 +62,7 @@ def read_target(
     *,
     drop_unlabelled: bool = False,
     classes_anyway: bool = False,
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> Target:
     """Return the labels in a column.
 
@@ -68,7 +74,7 @@ def read_target(
         name: The column.
         drop_unlabelled: Leave rows without a label out, instead of an error.
         classes_anyway: Accept a target that looks continuous; each number is a class.
-        decimal: "," if numbers are written with a decimal comma.
+        decimal: The decimal separator of numbers, if it is known.
 
     Returns:
         The target.
@@ -118,25 +124,48 @@ def read_target(
     return Target(name, tuple(classes), codes, rows, tuple(notes))
 
 
-def _refuse_measurements(name: str, cells: pl.Series, decimal: str) -> None:
-    """Refuse a target that looks continuous: nearly all numbers, and many distinct ones with decimals."""
-    if not (cells.dtype == pl.String or cells.dtype.is_float()):
-        return
-    read = read_numbers(cells.to_frame(name), decimal=decimal)[0][name]
+def _refuse_measurements(name: str, cells: pl.Series, decimal: str | None) -> None:
+    """Refuse a target that looks continuous: nearly all numbers or dates, and very many distinct ones."""
+    known = len(cells) - cells.null_count()
+    kind, read = _quantity(cells, decimal)
     values = read.drop_nulls()
+    if not known or len(values) < MIN_READABLE * known:
+        return
     distinct = values.unique()
-    decimals = int((distinct != distinct.round()).sum())
-    if (
-        len(values) >= 0.9 * (len(cells) - cells.null_count())
-        and decimals
-        and (decimals > DECIMALS or len(distinct) > max(20, len(values) / 2))
-    ):
-        row = first_row((read != read.round()).fill_null(value=False))
+    fractions = (read != read.round()).fill_null(value=False)
+    decimals = int((distinct != distinct.round()).sum()) if kind == "numbers" else 0
+    often = len(values) / 2
+    if decimals:
+        continuous = decimals > DECIMALS or len(distinct) > max(20, often)
+    else:
+        continuous = len(distinct) > min(CONTINUOUS_INTEGERS, max(MAX_INTEGER_CLASSES, often))
+    if continuous:
+        row = first_row(fractions if decimals else read.is_not_null())
         raise DataError(
-            f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct numbers such as "
-            f"{cells[row - 1]}, in row {row}, and looks continuous. Bin them into classes first, or pass "
-            "--classes-anyway if each number is a class."
+            f"Column {name!r} must hold classes; it holds {len(distinct):,} distinct {kind} such as "
+            f"{shorten(cells[row - 1])}, in row {row}, and looks continuous. Bin them into classes first, such as "
+            "low, medium and high, or pass --classes-anyway if each is a class."
         )
+
+
+def _quantity(cells: pl.Series, decimal: str | None) -> tuple[str, pl.Series]:
+    """Return the cells as numbers, and what these are; all null for text that is neither numbers nor dates."""
+    if cells.dtype in (pl.Date, pl.Datetime):
+        return "dates", cells.to_physical().cast(pl.Float64)
+    if cells.dtype == pl.Boolean:
+        return "numbers", cells.cast(pl.Float64)
+    values = read_numbers(cells.to_frame("y"), decimal=decimal or ".")[0]["y"]
+    if cells.dtype != pl.String or values.null_count() <= (1 - MIN_READABLE) * len(values):
+        return "numbers", values
+    text = text_cells(cells, ())
+    notation = understand(text, decimal=decimal).notation
+    if notation is not None:
+        return "numbers", notation.read(text)
+    sample = text.drop_nulls().head(_SAMPLE)
+    form = next((f for f in DATE_FORMATS if parse_dates(sample, f).is_not_null().all()), None)
+    if form is not None and len(sample):
+        return "dates", parse_dates(text, form).to_physical().cast(pl.Float64)
+    return "numbers", values
 
 
 def _respelt(labels: Iterable[str]) -> dict[str, str]:

@@ -178,7 +178,9 @@ def train(
                 lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
                 seconds=checkpoint_seconds,
             ) as after_step,
-            progress_bar("Training", max_steps, progress if rank() == 0 else False) as advance,
+            progress_bar(
+                "Training", max_steps, progress if rank() == 0 else False, ends_early=selection is not None
+            ) as advance,
         ):
             module.train()
             while run.status == RUNNING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +67,6 @@ class Task:
 
     def run(self, candidate: Candidate, seed: int) -> Row:
         """Train and evaluate once; a failure is recorded in the row."""
-        started = time.perf_counter()
         row: Row = {"name": candidate.name, "seed": seed, "failed": None}
         try:
             table = read_table(self.data, **self.reading)
@@ -76,9 +76,12 @@ class Task:
                     np.union1d(outer.train, outer.validation)
                 ]
             settings = {**self.settings, **candidate.settings, "verbose": False}
-            model = TableModel(candidate.method, seed=seed, **settings).fit(
-                table, self.target, **self.fitting
-            )
+            model = TableModel(candidate.method, seed=seed, **settings)
+            started = time.perf_counter()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model.fit(table, self.target, **self.fitting)
+            seconds = time.perf_counter() - started
         except ConfigError:
             raise  # the same for every trial: raised once
         except Exception as error:
@@ -86,7 +89,10 @@ class Task:
         judged = model.report.methods[0]
         scores = {name: getattr(judged, name).value for name in SCORES}
         noise = {"noise_floor": judged.noise_floor.mean, "rows": model.report.rows}
-        return row | scores | noise | {"seconds": time.perf_counter() - started}
+        notes = list(
+            dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning))
+        )
+        return row | scores | noise | {"seconds": seconds, "notes": notes}
 
 
 def run_trials(
@@ -98,6 +104,7 @@ def run_trials(
     jobs: int,
     title: str,
     replace: bool = False,
+    progress: bool | None = None,
 ) -> list[Row]:
     """Run every candidate with every seed; what `results` has is not run again, and what fails is a row, too.
 
@@ -109,6 +116,7 @@ def run_trials(
         jobs: Processes to use.
         title: The title of the progress bar.
         replace: Replace results of another task, instead of an error.
+        progress: Show the progress, as in `progress_bar`.
 
     Returns:
         The rows.
@@ -116,7 +124,7 @@ def run_trials(
     kept = Results(results, task.identity(), replace=replace, remedy="add --force to replace them")
     units = list(product([c.name for c in candidates], range(seeds)))
     work = partial(_work, task, {c.name: c for c in candidates})
-    return run_all_units(work, units, kept, jobs=jobs, title=title, key=("name", "seed"))
+    return run_all_units(work, units, kept, jobs=jobs, title=title, key=("name", "seed"), progress=progress)
 
 
 def _work(task: Task, candidates: Mapping[str, Candidate], unit: Unit) -> list[Row]:
@@ -135,6 +143,7 @@ class Standing:
         low: Lower end of its interval; NaN for the best, and with a single seed.
         high: Upper end.
         failures: Error messages, by seed.
+        notes: Warnings of the training, with the seeds that had them.
     """
 
     name: str
@@ -143,6 +152,7 @@ class Standing:
     low: float
     high: float
     failures: Mapping[int, str]
+    notes: Mapping[str, Sequence[int]]
 
 
 def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HELD_OUT) -> list[Standing]:
@@ -188,7 +198,11 @@ def standings(rows: Sequence[Row], *, level: float = 0.95, held_out: float = HEL
         scores = {key: float(np.mean([r[key] for r in good[name].values()])) for key in numbers}
         failures = {s: r["failed"] for s, r in by_name[name].items() if r["failed"] is not None}
         behind = float(differences.mean()) if len(differences) else np.nan
-        found.append(Standing(name, scores, behind, low, high, failures))
+        notes: dict[str, list[int]] = {}
+        for seed, row in sorted(by_name[name].items()):
+            for text in row.get("notes", ()):  # which earlier versions did not store
+                notes.setdefault(text, []).append(seed)
+        found.append(Standing(name, scores, behind, low, high, failures, notes))
     return found
 
 

@@ -21,6 +21,7 @@ from selfcal.workflows._class_columns import WHOLE
 from selfcal.workflows._confidence import confidence_error
 
 _SMALLEST = 1e-12
+_MOST_DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Layout:
         confidence: The column with the confidence in it.
         unit: The numbers in the columns: "probabilities", "percentages" or "logits".
         seen: The classes in the first rows, if the predictions are classes with a confidence.
+        digits: The digits that the probabilities were rounded to, if the first rows therefore do not all sum to one.
     """
 
     target: str
@@ -44,6 +46,7 @@ class Layout:
     confidence: str = ""
     unit: str = "probabilities"
     seen: tuple[str, ...] = ()
+    digits: int | None = None
 
     @property
     def text(self) -> str:
@@ -62,7 +65,9 @@ class Layout:
             return f"Using {self.columns[0]!r} as the {what} of class {self.classes[1]!r}{percent}{where}."
         named = all(one in name for one, name in zip(self.classes, self.columns, strict=True))
         classes = "" if named else f", of the classes {listed(self.classes, 5)}"
-        return f"Using {counted(len(self.columns), 'column')} of {self.unit}: {listed(self.columns, 5)}{classes}."
+        rounded = "" if self.digits is None else f", rounded to {self.digits} digits and rescaled to sum to 1"
+        used = f"{counted(len(self.columns), 'column')} of {self.unit}: {listed(self.columns, 5)}"
+        return f"Using {used}{classes}{rounded}."
 
     def probabilities(self, part: pl.DataFrame, start: int = 0) -> Float:
         """The probabilities of some rows, the first of which is row `start` + 1 of the table.
@@ -124,6 +129,9 @@ class Layout:
             off = np.abs(total - 100) > percent_tolerance(values)
             values = np.where(off, values / 100, values / np.where(off, 100, total))
             total = values.sum(axis=1, keepdims=True)
+        if self.digits is not None:
+            near = np.abs(total - 1) <= rounding(values.shape[1], self.digits)
+            values = np.where(near & (total > 0), values / np.where(total > 0, total, 1), values)
         try:
             return checks.probabilities(values)
         except DataError:
@@ -132,7 +140,8 @@ class Layout:
             raise DataError(
                 f"Columns {listed(self.columns, 5)} must hold probabilities that sum to one in each row; row "
                 f"{row + 1} is {np.array2string(values[row], threshold=6, precision=4)} with sum {total[row, 0]:.6g} "
-                f"({such(int(wrong.sum()), 'row')}). For logits pass --logits, for percentages --scale percent."
+                f"({such(int(wrong.sum()), 'row')}). For logits pass --logits, for percentages --scale percent; "
+                "otherwise name the columns of all classes (--columns) or write more digits."
             ) from None
 
     def _of_one_class(self, values: Float, name: str) -> Float:
@@ -222,6 +231,29 @@ def numbers_or_null(part: pl.DataFrame, name: str) -> pl.Series:
     if cells[name].dtype == pl.String:
         cells = cells.select(by_name(name).str.strip_suffix("%"))
     return read_numbers(cells)[0][name]
+
+
+def rounding(n_classes: int, digits: int) -> float:
+    """What rounding of each probability to so many digits may change in the sum of a row."""
+    return n_classes * 0.5 * 10.0**-digits + checks.ROW_SUM_TOLERANCE
+
+
+def digits_shown(values: Float) -> int | None:
+    """The digits that all probabilities are rounded to, if these explain that some rows do not sum to one.
+
+    >>> digits_shown(np.array([[0.33, 0.33, 0.33], [0.5, 0.25, 0.25]]))
+    2
+    >>> digits_shown(np.array([[0.33, 0.33, 0.3], [0.5, 0.25, 0.25]])) is None
+    True
+    """
+    off = np.abs(values.sum(axis=1) - 1)
+    if not (off > checks.ROW_SUM_TOLERANCE).any():
+        return None
+    fitting = (
+        d for d in range(2, _MOST_DIGITS + 1) if np.allclose(values, values.round(d), rtol=0, atol=1e-9)
+    )
+    digits = next(fitting, None)
+    return digits if digits is not None and (off <= rounding(values.shape[1], digits)).all() else None
 
 
 def percent_tolerance(values: Float) -> float:

@@ -15,7 +15,15 @@ from selfcal.tabular.cells import read_booleans
 from selfcal.tabular.schema import column_named
 from selfcal.workflows._class_columns import class_columns, whole, without_affix
 from selfcal.workflows._confidence import class_of_probability
-from selfcal.workflows.layout import Layout, classes_in, in_order, labels, numbers_or_null, percent_tolerance
+from selfcal.workflows.layout import (
+    Layout,
+    classes_in,
+    digits_shown,
+    in_order,
+    labels,
+    numbers_or_null,
+    percent_tolerance,
+)
 
 CHOICES = (
     *("predicted", "prediction", "pred", "y_pred", "y_hat", "yhat", "predicted_class", "predicted_label"),
@@ -270,7 +278,10 @@ class _Search:
         used = layout.columns or (layout.confidence,)
         if self.scale == "percent" or (self.scale is None and _in_percent(self.table, used)):
             return replace(layout, unit="percentages")
-        return layout
+        if len(layout.columns) < 2:
+            return layout
+        values = pl.DataFrame([numbers_or_null(self.table, name) for name in used]).drop_nulls().to_numpy()
+        return replace(layout, digits=digits_shown(values))
 
     def _only(self, candidates: Sequence[str]) -> str:
         if candidates:

@@ -15,6 +15,7 @@ from sklearn.base import clone
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
+from selfcal._support.progress import progress_bar
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
@@ -26,8 +27,9 @@ from selfcal.tabular.leakage import leaks
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.tabular.schema import Schema
 from selfcal.tabular.split import Division, Parts, divide
+from selfcal.workflows.inspection import PREPROCESSOR, no_table
 from selfcal.workflows.table_report import report_on
-from selfcal.workflows.table_storage import PREPROCESSOR, TableContents
+from selfcal.workflows.table_storage import TableContents
 from selfcal.workflows.table_training import Fit, TrainingRows
 
 HELD_OUT = 0.2
@@ -68,6 +70,7 @@ class TableModel:
         schema: The columns and their kinds.
         classes: The labels, byte for byte as in the table.
         notes: Notes for the user on the data and the training.
+        remarks: Those of them that follow from the settings; the others on the training were warnings, too.
         report: The report on the held-out rows.
         held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all.
         held_out_wrong: Whether the prediction was wrong there.
@@ -84,6 +87,7 @@ class TableModel:
     schema: Schema
     classes: tuple[str, ...]
     notes: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
     report: Report
     held_out_confidence: Float
     held_out_wrong: NDArray[np.bool_]
@@ -138,19 +142,24 @@ class TableModel:
         labels = divided.labels
         rows = TrainingRows(divided.table, labels.codes, divided.groups, divided.parts, labels.classes)
         leaky = leaks(divided.values, self.schema, labels, divided.groups)
-        self.notes = (*labels.notes, *self.schema.notes, *leaky, *divided.notes)
+        self.notes, self.remarks = (*labels.notes, *self.schema.notes, *leaky, *divided.notes), ()
         del divided  # the values take as much room as the table
         if before_training is not None:
             before_training(self)
         first = Fit.prepared(rows, self.schema, self.preprocessor, self.classifier)
         second = self._prepared_refit(rows) if self.refit else None  # its errors come before training, too
-        self.notes += first.train()
-        judged = self._judge(rows)
-        if second is not None:
-            if before_refit is not None:
-                before_refit(self)
-            known = self.notes
-            self.notes += tuple(f"Refit: {note}" for note in second.train() if note not in known)
+        if second is None:
+            self._train(first)
+            judged = self._judge(rows)
+        else:
+            with progress_bar("Training", 2, self.classifier.verbose, ends_early=True) as advance:
+                advance(0, "1 of 2")
+                self._train(first)
+                judged = self._judge(rows)
+                if before_refit is not None:
+                    before_refit(self)
+                advance(1, "2 of 2")
+                self._train(second, "Refit: ")
             self._replace_by(second)
         self.report = report_on(judged, first, second, seed=self.seed, notes=self.notes)
         return self
@@ -192,10 +201,7 @@ class TableModel:
         classifier = SelfCalibratedClassifier.load(path)
         data = read_extra(path, PREPROCESSOR)
         if data is None:
-            raise ModelFormatError(
-                f"{path} holds a classifier without {PREPROCESSOR}: it was trained on arrays, not on a table. Use "
-                "it from Python, with SelfCalibratedClassifier.load."
-            )
+            raise no_table(path)
         try:
             contents = TableContents.read(data)
             self = cls()
@@ -218,6 +224,13 @@ class TableModel:
         )
         self.schema, self.classes = divided.schema, divided.labels.classes
         return divided
+
+    def _train(self, fit: Fit, prefix: str = "") -> None:
+        """Train, and note what there is to say about it that is not yet known."""
+        warned = fit.train()
+        self.notes += tuple(prefix + note for note in warned if note not in self.notes)
+        remarks = tuple(prefix + note for note in fit.remarks if note not in self.notes)
+        self.notes, self.remarks = self.notes + remarks, self.remarks + remarks
 
     def _judge(self, rows: TrainingRows) -> Predictions:
         """Predict the held-out rows."""

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from selfcal.estimators.classifier import SelfCalibratedClassifier
-from selfcal.reporting._names import counted
 from selfcal.reporting.content import Refit, Report
 from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
+from selfcal.workflows.inspection import tried
 from selfcal.workflows.table_training import Fit, TrainingRows
 
 
@@ -40,7 +39,7 @@ def report_on(
         "method": method,
         "seed": seed,
         **trained_on,
-        **tried(classifier),
+        **tried(getattr(classifier, "selection_", ())),
         "steps": classifier.n_iter_,
         "columns used": f"{len(schema.used):,} of {len(schema.columns):,}",
         **{f"note {number}": note for number, note in enumerate(notes, start=1)},
@@ -55,21 +54,6 @@ def report_on(
         label_rows=rows.fitted.tolist(),
     )
     return report if refit is None else replace(report, refit=_refit(fit.rows, refit.rows))
-
-
-def tried(classifier: SelfCalibratedClassifier) -> dict[str, str]:
-    """The candidates of a selection, one line for each."""
-    lines = {}
-    for record in getattr(classifier, "selection_", ()):
-        loss = record["out_of_fold_log_loss"]
-        members = f"{record['networks']:,} of {counted(record['planned'], 'member')}"
-        lines[f"candidate {record['network']!r}"] = (
-            "not trained: the time budget was used up"
-            if loss is None
-            else f"weight {record['weight']:.0%}; out-of-fold log loss {loss:.4f}, {members}"
-            f"{', stopped by the time budget' if record['out_of_time'] else ''}"
-        )
-    return lines
 
 
 def _refit(before: TrainingRows, after: TrainingRows) -> Refit:

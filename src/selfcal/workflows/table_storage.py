@@ -18,8 +18,7 @@ from selfcal.reporting.content import Report
 from selfcal.reporting.page import render
 from selfcal.storage import skops_archive
 from selfcal.tabular.preprocessing import Preprocessor
-
-PREPROCESSOR = "preprocessor.skops"
+from selfcal.workflows.inspection import PREPROCESSOR
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Fit:
         """Fit the classifier.
 
         Returns:
-            Notes for the user: its warnings, and remarks on its settings.
+            Its warnings.
         """
         rows, preprocessor = self.rows, self.preprocessor
         first, second = rows.parts.train, rows.parts.validation
@@ -95,8 +95,12 @@ class Fit:
             self.classifier.fit(X, rows.codes[first], **further)
         for warning in caught:
             warnings.warn(warning.message, stacklevel=3)
-        warned = [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-        return (*warned, *_notes(self.classifier))
+        return tuple(str(w.message) for w in caught if issubclass(w.category, UserWarning))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Notes on the settings of the fitted classifier."""
+        return tuple(_notes(self.classifier))
 
     def _check_memory(self) -> None:
         """Raise before training if it would need more memory than allowed; measured, with a margin of a fifth."""
@@ -115,8 +119,8 @@ class Fit:
             raise DataError(
                 f"The table and the probabilities must fit into {budget / 2**30:.1f} GB of memory; with method "
                 f"{self.classifier.method!r}, {n_classes:,} classes and {predicted:,} rows to predict need about "
-                f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (--method "
-                "temperature), or raise the budget (--memory of selfcal fit)."
+                f"{needed / 2**30:.1f} GB. Use fewer rows, join rare classes, train a single network (method "
+                "'temperature'), or raise the budget (--memory of selfcal fit)."
             )
 
 

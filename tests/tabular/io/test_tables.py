@@ -214,14 +214,6 @@ def test_the_line_of_a_fault_far_into_the_file(monkeypatch):
         read_table(data)
 
 
-@pytest.mark.parametrize(
-    ("head", "what"), [(b"PK\x03\x04", "Excel workbook"), (b"BZh91AY", "bzip2"), (b"\xfd7zXZ\x00", "xz")]
-)
-def test_other_formats_are_named(head, what):
-    with pytest.raises(DataError, match=f"must be CSV, TSV or Parquet.*{what}"):
-        read_table(head + b"rest of it")
-
-
 def test_a_missing_file_and_a_near_name(tmp_path):
     (tmp_path / "train.csv").write_bytes(b"x\n1\n")
     with pytest.raises(DataError, match=r"No such file or directory. Did you mean 'train.csv'\?"):

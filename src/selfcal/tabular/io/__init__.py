@@ -1,4 +1,4 @@
-"""Tables from files: CSV, TSV and Parquet, plain or gzipped, under one policy for bad data."""
+"""Tables from files: CSV, JSON lines, Excel, Parquet and Arrow, packed or not, under one policy for bad data."""
 
 from selfcal.tabular.io.reading import read_batches, read_table
 from selfcal.tabular.io.source import Source, check_source

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import polars as pl
 
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.io.records import Block, Layout, header_names, split_header, whole_records
-from selfcal.tabular.io.source import Opened, utf8_chunks
 
 SEPARATORS = (",", "\t", ";", "|")
 _SAMPLE = 100  # records used to detect the separator
 
 
 def delimited_batches(
-    opened: Opened, *, sep: str | None, encoding: str | None, ragged: bool
+    chunks: Iterable[bytes], name: str, *, sep: str | None, ragged: bool
 ) -> Iterator[pl.DataFrame]:
-    """Yield the table in batches of strings and nulls; only the first batch has no rows.
+    """Yield the table in UTF-8 text in batches of strings and nulls; only the first batch has no rows.
 
     An empty cell is null; a quoted empty cell, `""`, is the empty string.
     """
-    blocks = whole_records(utf8_chunks(opened, encoding), opened.name)
+    blocks = whole_records(chunks, name)
     first = next(blocks, None)
     if first is None or not first.data.strip(b"\r\n"):
-        raise DataError(f"{opened.name} must hold a table; the file is empty. Check the path and the export.")
+        raise DataError(f"{name} must hold a table; the file is empty. Check the path and the export.")
     header, body = split_header(first)
-    chosen = _separator(header, body, opened.name) if sep is None else checked_separator(sep)
-    layout = Layout(opened.name, chosen, (), ragged)
+    chosen = _separator(header, body, name) if sep is None else checked_separator(sep)
+    layout = Layout(name, chosen, (), ragged)
     columns = header_names(header, layout)
-    _refuse_data_as_header(columns, opened.name)
-    layout = Layout(opened.name, chosen, columns, ragged)
+    _refuse_data_as_header(columns, name)
+    layout = Layout(name, chosen, columns, ragged)
     yield pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
     for block in chain([body], blocks):
         frame = _parse(layout, block)

@@ -1,9 +1,10 @@
-"""Parquet files: columns of simple types are read as they are, others are refused by name."""
+"""Parquet and Arrow files: columns of simple types are read as they are, others are refused by name."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 from polars.selectors import by_name
@@ -13,6 +14,7 @@ from selfcal.tabular.io.pages import DamagedError, check_pages
 from selfcal.tabular.io.source import Opened
 
 MAGIC = b"PAR1"
+ARROW_MAGIC = b"ARROW1"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 _DAY = 86_400_000_000  # microseconds
 
@@ -23,20 +25,41 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
     are refused.
     """
-    if opened.gzipped:
+    if opened.packed:
         raise DataError(
-            f"{opened.name} is a gzipped Parquet file; Parquet is compressed already. Run gunzip on it first."
+            f"{opened.name} is a Parquet file inside {opened.packed} file; Parquet is compressed already. Unpack it "
+            "first."
         )
-    source = opened.path if opened.path is not None else b"".join(opened.chunks)
+    source = _whole(opened)
     table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
-    schema = table.collect_schema()
-    plan = table.select(_simplified(name, dtype, opened.name) for name, dtype in schema.items())
+    plan = _simple(table, opened.name)
     yield pl.DataFrame(schema=plan.collect_schema())
     try:
         check_pages(source)
     except DamagedError as damage:
         raise DataError(f"{opened.name} is a damaged Parquet file: {damage}. Write it again.") from None
-    opened.size, opened.taken = table.select(pl.len()).collect().item(), 0
+    yield from _collected(plan, opened, batch_rows)
+
+
+def arrow_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+    """Yield the table in an Arrow (Feather) file in batches, as `parquet_batches` does."""
+    source = _whole(opened)
+    table = pl.scan_ipc(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
+    plan = _simple(table, opened.name)
+    yield pl.DataFrame(schema=plan.collect_schema())
+    yield from _collected(plan, opened, batch_rows)
+
+
+def _whole(opened: Opened) -> Path | bytes:
+    return b"".join(opened.chunks) if opened.path is None or opened.packed else opened.path
+
+
+def _simple(table: pl.LazyFrame, name: str) -> pl.LazyFrame:
+    return table.select(_simplified(column, dtype, name) for column, dtype in table.collect_schema().items())
+
+
+def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+    opened.size, opened.taken = plan.select(pl.len()).collect().item(), 0
     for part in plan.collect_batches(chunk_size=batch_rows):
         _refuse_odd_dates(part, opened.name)
         opened.taken += part.height

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
 
 import polars as pl
 
 from selfcal._support.checks import positive_int
-from selfcal.errors import DataError
+from selfcal.errors import ConfigError, DataError
+from selfcal.tabular.io import archives
 from selfcal.tabular.io.delimited import delimited_batches
-from selfcal.tabular.io.parquet import MAGIC, parquet_batches
-from selfcal.tabular.io.source import Opened, Source, open_source
+from selfcal.tabular.io.excel import excel_batches
+from selfcal.tabular.io.json_lines import json_batches
+from selfcal.tabular.io.parquet import ARROW_MAGIC, MAGIC, arrow_batches, parquet_batches
+from selfcal.tabular.io.source import Opened, Source, open_source, peek, refuse_other_texts, utf8_chunks
 
 MEMORY_BUDGET = 4 * 2**30
 """Default memory limit of `read_table`, in bytes."""
@@ -23,6 +28,7 @@ def read_batches(
     sep: str | None = None,
     encoding: str | None = None,
     ragged: bool = False,
+    sheet: str | None = None,
     batch_rows: int = 65_536,
     allow_empty: bool = False,
     watch: Callable[[float | None], None] | None = None,
@@ -30,13 +36,16 @@ def read_batches(
     r"""Read a table in batches, in memory that does not grow with the file.
 
     Cells of CSV and similar files are strings, exactly as in the file: an empty cell is null, `""` the empty
-    string. Parquet columns keep their type. Every error is a `DataError` that names the line.
+    string. JSON lines and Excel workbooks give strings, too. Columns of Parquet and Arrow files keep their type.
+    Every error is a `DataError` that names the line.
 
     Args:
-        source: A path (`-` for standard input), bytes, or an open binary file. Gzip is detected by its first bytes.
+        source: A path (`-` for standard input), bytes, or an open binary file. Its first bytes tell the format,
+            gzip and zip included.
         sep: The separator; None detects a comma, tab, semicolon or bar.
         encoding: The encoding of the text; None means UTF-8, or that of the byte order mark.
         ragged: Accept lines with missing fields at the end, which are empty.
+        sheet: The sheet of an Excel workbook; None takes the only one with cells.
         batch_rows: Maximum rows per batch.
         allow_empty: Yield one batch without rows if there are none, instead of an error.
         watch: Called after each batch with the fraction of the file that was read so far; None if the size is
@@ -53,9 +62,8 @@ def read_batches(
     """
     positive_int("batch_rows", batch_rows)
     with open_source(source) as opened:
-        for part in _parts(
-            opened, sep, encoding, ragged=ragged, batch_rows=batch_rows, allow_empty=allow_empty
-        ):
+        form = _Format(sep, encoding, ragged, sheet)
+        for part in _parts(opened, form, batch_rows=batch_rows, allow_empty=allow_empty):
             yield from part.iter_slices(batch_rows) if part.height else [part]
             if watch is not None:
                 watch(opened.fraction_read)
@@ -67,6 +75,7 @@ def read_table(
     sep: str | None = None,
     encoding: str | None = None,
     ragged: bool = False,
+    sheet: str | None = None,
     allow_empty: bool = False,
     budget: int = MEMORY_BUDGET,
 ) -> pl.DataFrame:
@@ -77,6 +86,7 @@ def read_table(
         sep: The separator; None detects it.
         encoding: The encoding of the text; None means UTF-8, or that of the byte order mark.
         ragged: Accept lines with missing fields at the end, which are empty.
+        sheet: The sheet of an Excel workbook; None takes the only one with cells.
         allow_empty: Return a table without rows if there are none, instead of an error.
         budget: Maximum memory of the table, in bytes; a larger table is refused as early as possible.
 
@@ -90,7 +100,8 @@ def read_table(
     parts: list[pl.DataFrame] = []
     rows = taken = 0
     with open_source(source) as opened:
-        for part in _parts(opened, sep, encoding, ragged=ragged, batch_rows=65_536, allow_empty=allow_empty):
+        form = _Format(sep, encoding, ragged, sheet)
+        for part in _parts(opened, form, batch_rows=65_536, allow_empty=allow_empty):
             parts.append(part)
             rows += part.height
             taken += memory_of(part)
@@ -99,15 +110,20 @@ def read_table(
     return pl.concat(parts, rechunk=2 * taken <= budget)
 
 
-def _parts(
-    opened: Opened, sep: str | None, encoding: str | None, *, ragged: bool, batch_rows: int, allow_empty: bool
-) -> Iterator[pl.DataFrame]:
+@dataclass(frozen=True)
+class _Format:
+    """What the caller said about the format."""
+
+    sep: str | None
+    encoding: str | None
+    ragged: bool
+    sheet: str | None
+
+
+def _parts(opened: Opened, form: _Format, *, batch_rows: int, allow_empty: bool) -> Iterator[pl.DataFrame]:
     """Yield batches with rows; one without rows only if the table has none."""
     with _polars_errors_as_ours(opened.name):
-        if opened.head.startswith(MAGIC):
-            parts = parquet_batches(opened, batch_rows)
-        else:
-            parts = delimited_batches(opened, sep=sep, encoding=encoding, ragged=ragged)
+        parts = _batches(opened, form, batch_rows)
         empty, rows = next(parts), 0
         if empty.width == 0:
             raise DataError(f"{opened.name} must hold a table; it has no columns.")
@@ -122,6 +138,24 @@ def _parts(
                     f"column{'s' * (empty.width != 1)} and no rows. Check the export."
                 )
             yield empty
+
+
+def _batches(opened: Opened, form: _Format, batch_rows: int) -> Iterator[pl.DataFrame]:
+    """Return the reader for the format, which is detected by the first bytes."""
+    if opened.head.startswith(archives.MAGIC) and (book := archives.open_archive(opened)) is not None:
+        return excel_batches(opened, book, form.sheet)
+    if form.sheet is not None:
+        raise ConfigError(f"sheet is for Excel workbooks; {opened.name} is none. Leave it out.")
+    if opened.head.startswith(MAGIC):
+        return parquet_batches(opened, batch_rows)
+    if opened.head.startswith(ARROW_MAGIC):
+        return arrow_batches(opened, batch_rows)
+    head, rest = peek(utf8_chunks(opened, form.encoding))
+    refuse_other_texts(head, opened.name)
+    chunks = chain([head], rest)
+    if head.lstrip().startswith(b"{"):
+        return json_batches(chunks, opened.name)
+    return delimited_batches(chunks, opened.name, sep=form.sep, ragged=form.ragged)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,12 +188,17 @@ def header_names(header: Block, layout: Layout) -> tuple[str, ...]:
         raise DataError(
             f"{layout.name}: the header in line {header.line} cannot be read ({error})."
         ) from None
+    return names_of_columns(cells, layout.name, header.line)
+
+
+def names_of_columns(cells: Sequence[str], table: str, line: int) -> tuple[str, ...]:
+    """Return the cells of a header as names, each of which may occur once."""
     names = tuple(cell.strip() or f"column_{i}" for i, cell in enumerate(cells, start=1))
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise DataError(
-            f"{layout.name} must name each column once; {listed(twice)} "
-            f"{'occurs' if len(twice) == 1 else 'occur'} more than once in line {header.line}. Rename or remove them."
+            f"{table} must name each column once; {listed(twice)} "
+            f"{'occurs' if len(twice) == 1 else 'occur'} more than once in line {line}. Rename or remove them."
         )
     return names
 

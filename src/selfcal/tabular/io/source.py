@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -24,14 +25,40 @@ CHUNK = 4 * 2**20
 """Bytes read at a time."""
 
 _GZIP = b"\x1f\x8b"
+SUPPORTED = "CSV, TSV, JSON lines, Parquet, Arrow or Excel (.xlsx)"
+_EXPORT = "Export it as CSV or Parquet."
+_UNPACK = "Unpack it first."
 _OTHER_FORMATS = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
-    b"BZh": "a bzip2 file",
-    b"\xfd7zXZ": "an xz file",
-    b"\x28\xb5\x2f\xfd": "a zstd file",
-    b"ARROW1": "an Arrow file",
-    b"%PDF": "a PDF document",
+    b"\xd0\xcf\x11\xe0": ("an old (.xls) or encrypted Excel workbook", "Save it as .xlsx or CSV."),
+    b"BZh": ("a bzip2 file", _UNPACK),
+    b"\xfd7zXZ": ("an xz file", _UNPACK),
+    b"\x28\xb5\x2f\xfd": ("a zstd file", _UNPACK),
+    b"7z\xbc\xaf": ("a 7z archive", _UNPACK),
+    b"Rar!": ("a RAR archive", _UNPACK),
+    b"%PDF": ("a PDF document", _EXPORT),
+    b"SQLite format 3\0": ("an SQLite database", "Export one of its tables as CSV."),
+    b"\x93NUMPY": ("a NumPy array (.npy)", "Write it as CSV with named columns, for instance with polars."),
+    b"\x89HDF": ("an HDF5 file", _EXPORT),
+    b"FEA1": ("a Feather file of version 1", "Write it again, as Feather of version 2 or Parquet."),
+    b"ORC": ("an ORC file", "Convert it to Parquet."),
+    b"Obj\x01": ("an Avro file", "Convert it to Parquet."),
+    b"$FL2": ("an SPSS file", _EXPORT),
+    b"<stata_dta>": ("a Stata file", _EXPORT),
+    **{
+        bytes([0x80, version]): (
+            "a pickle, which can run any program when it is loaded",
+            "Write the table as CSV or Parquet where it was made.",
+        )
+        for version in range(2, 6)
+    },
+}
+_OTHER_TEXTS = {
+    rb"(?i)<!doctype|<html|<head|<body|<table": ("an HTML page", "Save the table in it as CSV."),
+    rb"<\?xml": ("an XML document", "Export it as CSV."),
+    rb"\[\s*[\[{]": (
+        "a JSON array",
+        "Write one object in each line (JSON lines), for instance with jq -c '.[]'.",
+    ),
 }
 _BOMS = (  # UTF-32 first: its mark starts with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -52,6 +79,8 @@ class Opened:
         chunks: All bytes, those of `head` included.
         size: Its size on disk or in memory, if known (compressed, if it is). Of a Parquet file, its number of rows.
         taken: The part of that size that was read so far.
+        path: The file, if the table is a file that is not packed.
+        packed: What the table is packed in: "a gzip" or "a zip", or nothing.
     """
 
     name: str
@@ -60,7 +89,7 @@ class Opened:
     size: int | None = None
     taken: int = 0
     path: Path | None = None
-    gzipped: bool = False
+    packed: str = ""
     _open: ExitStack = field(default_factory=ExitStack, repr=False)
 
     @property
@@ -103,17 +132,30 @@ def open_source(source: Source) -> Opened:
 
 def _begin(stream: BinaryIO, opened: Opened) -> None:
     """Read the first bytes, and refuse formats that are not supported."""
-    opened.head, rest = _peek(_counted(stream, opened))
+    opened.head, rest = peek(_counted(stream, opened))
+    gunzip_if_packed(opened, rest)
+
+
+def gunzip_if_packed(opened: Opened, rest: Iterator[bytes]) -> None:
+    """Let `opened` go on with the first bytes, which it has, and the rest, decompressed if they are gzipped."""
     if opened.head.startswith(_GZIP):
-        opened.gzipped = True
-        opened.head, rest = _peek(_gunzip(chain([opened.head], rest), opened.name))
+        opened.packed = "a gzip"
+        opened.head, rest = peek(_gunzip(chain([opened.head], rest), opened.name))
     opened.chunks = chain([opened.head], rest)
-    for magic, what in _OTHER_FORMATS.items():
+    for magic, (what, remedy) in _OTHER_FORMATS.items():
         if opened.head.startswith(magic):
-            raise DataError(
-                f"{opened.name} must be CSV, TSV or Parquet, plain or gzipped; it is {what}. "
-                "Unpack it or export it as CSV first."
-            )
+            raise _another_format(opened.name, what, remedy)
+
+
+def _another_format(name: str, what: str, remedy: str) -> DataError:
+    return DataError(f"{name} must be {SUPPORTED}; it is {what}. {remedy}")
+
+
+def refuse_other_texts(head: bytes, name: str) -> None:
+    """Refuse text that is a document in another format."""
+    for pattern, (what, remedy) in _OTHER_TEXTS.items():
+        if re.match(pattern, head.lstrip()):
+            raise _another_format(name, what, remedy)
 
 
 def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:
@@ -121,7 +163,7 @@ def utf8_chunks(opened: Opened, encoding: str | None) -> Iterator[bytes]:
     marked = next((name for mark, name in _BOMS if opened.head.startswith(mark)), "utf-8")
     actual = marked if encoding is None else text_encoding(encoding)
     chunks = opened.chunks if actual == "utf-8" else _recode(opened.chunks, actual, opened.name)
-    head, rest = _peek(chunks)
+    head, rest = peek(chunks)
     chunks = chain([head.removeprefix(codecs.BOM_UTF8)], rest)
     if b"\r" in head and b"\n" not in head:  # line ends of Excel for the Mac
         return (chunk.replace(b"\r", b"\n") for chunk in chunks)
@@ -159,12 +201,12 @@ def _counted(stream: BinaryIO, opened: Opened) -> Iterator[bytes]:
         yield chunk
 
 
-def _peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes (at least eight, if there are as many) and the chunks after them."""
+def peek(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """Return the first bytes (at least sixteen, if there are as many) and the chunks after them."""
     head = b""
     for chunk in chunks:
         head += chunk
-        if len(head) >= 8:
+        if len(head) >= 16:
             break
     return head, chunks
 
