@@ -8,6 +8,7 @@ import torch
 
 from selfcal._support.checks import in_range
 from selfcal._support.random_streams import redirected
+from selfcal.training.inputs import single
 from selfcal.training.interfaces import BatchTransform
 from selfcal.training.types import Batch
 
@@ -47,8 +48,7 @@ class Mixup(BatchTransform):
         with redirected():
             share = float(torch.distributions.Beta(beta, beta).sample())
             partner = torch.randperm(len(batch.y)).to(batch.y.device)
+        x = single(batch.x, "Mixup")
         weight = None if batch.weight is None else torch.lerp(batch.weight[partner], batch.weight, share)
-        hyper = {"other": batch.y[partner], "share": batch.x.new_tensor(share)}
-        return replace(
-            batch, x=torch.lerp(batch.x[partner], batch.x, share), weight=weight, hyper=batch.hyper | hyper
-        )
+        hyper = {"other": batch.y[partner], "share": x.new_tensor(share)}
+        return replace(batch, x=torch.lerp(x[partner], x, share), weight=weight, hyper=batch.hyper | hyper)

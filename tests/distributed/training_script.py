@@ -62,7 +62,9 @@ def equal(out):
             for size in (32, 203):
                 parts, sizes = split(*rows(), batch_size=size)
                 module = network()
-                result = train(*((module, *parts)), recipe=recipe, optimizer=optimizer, max_steps=STEPS, **sizes)
+                result = train(
+                    *((module, *parts)), recipe=recipe, optimizer=optimizer, max_steps=STEPS, **sizes
+                )
                 out[f"{name}/{rule}/{size}"] = (module, result)
 
 
@@ -138,4 +140,7 @@ if __name__ == "__main__":
             tensors |= {f"{key}/{name}": value for name, value in module.state_dict().items()}
             tensors |= {f"{key}/outer {name}": value for name, value in result.outer_params.items()}
             tensors[f"{key}/selection"] = torch.as_tensor(result.history.selection_loss)
-        save_file({name: value.clone().contiguous() for name, value in tensors.items()}, FOLDER / "result.safetensors")
+        save_file(
+            {name: value.clone().contiguous() for name, value in tensors.items()},
+            FOLDER / "result.safetensors",
+        )

@@ -120,12 +120,12 @@ def test_all_networks_return_to_the_step_of_the_lowest_mean_loss():
     held_out = rows.parallel_batches([split.held_out for split in splits], None, 0)
     seen = []
 
-    def watch(step):
-        losses = selection_losses(step.problem.module, held_out)
-        seen.append((losses, copy.deepcopy(step.problem.module.members.state_dict())))
+    def watch(event):
+        losses = selection_losses(event.step.problem.module, held_out)
+        seen.append((losses, copy.deepcopy(event.step.problem.module.members.state_dict())))
 
     members = networks(3)
-    trained = train_members(members, splits, rows, **options(optimizer=Adam(lr=0.2), watch=watch))
+    trained = train_members(members, splits, rows, **options(optimizer=Adam(lr=0.2), callback=watch))
     losses = np.array([losses for losses, _ in seen])
     best = int(losses.mean(axis=1).argmin())
     assert len({best, *losses.argmin(axis=0)}) > 1  # not the best step of every network

@@ -141,11 +141,11 @@ class TestContract:
         def interrupted(*args, **settings):
             folders.append(settings["checkpoint"])
 
-            def watch(step):
+            def watch(event):
                 if len(folders) == (2 if method == "auto" else 1):
                     raise Interrupted("enough", 2)
 
-            return train_members(*args, **settings, watch=watch, checkpoint_seconds=0)
+            return train_members(*args, **settings, callback=watch, checkpoint_seconds=0)
 
         with monkeypatch.context() as patched:
             patched.setattr("selfcal.ensembles.settings.train_members", interrupted)
@@ -240,10 +240,10 @@ class TestNetworks:
         method = recipes.auto(candidates=[kind], folds=3)
 
         def interrupted(*args, **settings):
-            def watch(step):
+            def watch(event):
                 raise Interrupted("enough", 2)
 
-            return train_members(*args, **settings, watch=watch, checkpoint_seconds=0)
+            return train_members(*args, **settings, callback=watch, checkpoint_seconds=0)
 
         with monkeypatch.context() as patched:
             patched.setattr("selfcal.ensembles.settings.train_members", interrupted)

@@ -53,6 +53,17 @@ def test_killed_runs_come_to_the_same_bits(recipe, nursery, undisturbed, tmp_pat
 
 
 @pytest.mark.fault("F1")
+def test_a_killed_run_with_loaders_that_shuffle_may_go_on_for_longer(nursery, tmp_path):
+    shuffled = {"shuffled": True}
+    nursery.start("bo4sc", tmp_path, point="in a step", number=4, settings={**shuffled, "max_steps": 45})
+    assert nursery.wait()[0] == -signal.SIGKILL
+    nursery.start("bo4sc", tmp_path, settings={**shuffled, "max_steps": 45})
+    assert nursery.wait()[0] == 0
+    nursery.start("bo4sc", tmp_path, settings=shuffled)
+    assert nursery.wait() == (0, digest(run("bo4sc", **shuffled)))
+
+
+@pytest.mark.fault("F1")
 @pytest.mark.slow_faults
 @pytest.mark.parametrize("recipe", QUICK)
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 6])
@@ -120,14 +131,14 @@ def test_asked_to_stop_twice(number, code, nursery, tmp_path):
 
 
 def at_step(count, action):
-    return lambda step: action() if step.count == count else None
+    return lambda event: action() if event.n_steps == count else None
 
 
 @pytest.mark.fault("F3")
 def test_disk_full(small_disk, undisturbed):
     folder = small_disk / "run"
     with pytest.raises(OutputError, match=rf"{folder}/checkpoint-\d+.* bytes\): No space left") as error:
-        run("bo4sc", folder, watch=at_step(24, lambda: fill(small_disk)), checkpoint_seconds=0)
+        run("bo4sc", folder, callback=at_step(24, lambda: fill(small_disk)), checkpoint_seconds=0)
     assert error.value.exit_code == 6
     assert leftovers(folder) == []
     assert 0 <= sound(folder) <= 24
@@ -140,7 +151,7 @@ def test_disk_full_from_the_start(small_disk):
     fill(small_disk)
     steps = []
     with pytest.raises(OutputError, match="No space left"):
-        run("standard", small_disk / "run", watch=lambda step: steps.append(step.count))
+        run("standard", small_disk / "run", callback=lambda event: steps.append(event.n_steps))
     assert steps == []
 
 

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import BilevelStep, ImageBatches, TensorBatches
 from selfcal.errors import DataError, RecoveryWarning, TrainingError
 from selfcal.training import checkpoint
-from selfcal.training.batches import as_batches, halved
+from selfcal.training.batches import halved
 from selfcal.training.checkpoint import Generations, unpacked
+from selfcal.training.loader_batches import as_batches
 from selfcal.training.problem import BilevelProblem
 from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, run, shelf, succeed
@@ -44,8 +45,8 @@ def memory_for(monkeypatch):
         if len(batch.x) > limit["rows"]:
             raise limit["error"]
 
-    def evaluate_or_fail(self, outer, batch):
-        found = evaluate(self, outer, batch)  # running statistics have moved by now
+    def evaluate_or_fail(self, outer, batch, **settings):
+        found = evaluate(self, outer, batch, **settings)  # running statistics have moved by now
         check(batch)
         return found
 
@@ -98,13 +99,13 @@ def test_a_smaller_batch_outlives_the_process(memory_for, tmp_path, monkeypatch)
         pass
 
     def go(folder=None, stop=None):
-        def watch(step):
-            memory_for(1000 if step.count < 24 else 16)
-            if step.count == stop:
+        def watch(event):
+            memory_for(1000 if event.n_steps < 24 else 16)
+            if event.n_steps == stop:
                 raise Stopped
 
         memory_for(1000)
-        return run_training("bo4sc", folder, batch_size=32, watch=watch)
+        return run_training("bo4sc", folder, batch_size=32, callback=watch)
 
     whole = go()
     assert whole.history.reduction_step.tolist() == [24]

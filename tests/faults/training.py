@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from selfcal import recipes, train
 from selfcal.ensembles import Ensemble
@@ -63,6 +64,9 @@ def run(recipe, folder=None, **settings):
     if options.pop("wide", False):
         module, parts = wide()
         return train(module, *parts, recipe=recipe, **options | {"batch_size": None})
+    if options.pop("shuffled", False):
+        parts = [DataLoader(TensorDataset(*part), batch_size=32, shuffle=True) for part in data()]
+        return train(network(), *parts, recipe=recipe, **options)
     if isinstance(recipe, Ensemble):
         return ensemble_run(recipe, **options)
     return train(options.pop("module", None) or network(), *data(), recipe=recipe, **options)
@@ -221,10 +225,10 @@ def limit_memory(spare):
 
 
 def watcher(case, log):
-    def watch(stepper):
+    def watch(event):
         handler = signal.getsignal(signal.SIGTERM)  # before the log tells the other side to send a signal
-        os.write(log, f"{stepper.count}\n".encode())
-        if stepper.count == case.get("step"):
+        os.write(log, f"{event.n_steps}\n".encode())
+        if event.n_steps == case.get("step"):
             time.sleep(case.get("sleep", 0))
             while case.get("until_asked") and signal.getsignal(signal.SIGTERM) == handler:
                 time.sleep(0.01)
@@ -278,7 +282,9 @@ def child(case):
     said, code = b"", 130
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            result = run(case["recipe"], case["folder"], watch=watcher(case, log), **case.get("settings", {}))
+            result = run(
+                case["recipe"], case["folder"], callback=watcher(case, log), **case.get("settings", {})
+            )
             said, code = digest(result).encode(), 0
         except SelfcalError as error:
             said, code = f"{type(error).__name__}: {error}".encode(), error.exit_code

@@ -119,8 +119,8 @@ def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
     class KilledError(Exception):
         pass
 
-    def kill(step):
-        if step.count == 20:
+    def kill(event):
+        if event.n_steps == 20:
             raise KilledError
 
     def run(folder, **settings):
@@ -138,7 +138,7 @@ def test_a_killed_run_is_resumed_bit_for_bit(tmp_path):
         )
 
     with pytest.raises(KilledError):
-        run("killed", watch=kill)
+        run("killed", callback=kill)
     whole, resumed = run("whole"), run("killed")
     for name, path in whole.history.snapshots.items():
         assert (path == resumed.history.snapshots[name]).all()

@@ -4,7 +4,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from selfcal import ImageBatches, TensorBatches
 from selfcal.errors import ConfigError, DataError
-from selfcal.training.batches import Endless, as_batch, as_batches, data_fingerprint
+from selfcal.training.batches import Endless, as_batch, data_fingerprint
+from selfcal.training.loader_batches import as_batches
 from selfcal.training.types import Batch
 
 X, Y = torch.arange(10.0)[:, None], torch.arange(10) % 3

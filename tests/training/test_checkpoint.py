@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    DistributedSampler,
+    Sampler,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from selfcal import Batch, ImageBatches, Recipe, SelfCalibratedClassifier, TensorBatches, recipes, train
 from selfcal.datasets import Blobs
@@ -29,11 +36,11 @@ class Stop(Exception):  # noqa: N818 - not an error
 
 
 def stop_at(count):
-    def watch(step):
-        if step.count >= count:
+    def callback(event):
+        if event.n_steps >= count:
             raise Stop
 
-    return watch
+    return callback
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def interrupted(go, stops=(12, 30, 48)):
     """Run it, stopped and resumed at these steps."""
     for count in stops:
         with pytest.raises(Stop):
-            go(watch=stop_at(count))
+            go(callback=stop_at(count))
     return go()
 
 
@@ -107,20 +114,43 @@ def images(x, y):
     return ImageBatches(pixels, y, batch_size=32, augment=True)
 
 
+class Augmented(TensorDataset):
+    """Noise from torch's stream on every row that is read."""
+
+    def __getitem__(self, i):
+        x, y = super().__getitem__(i)
+        return x + 0.1 * torch.randn_like(x), y
+
+
+SHARED = torch.Generator()
 KINDS = {
     "tensors": lambda x, y: TensorBatches(x, y, batch_size=32, seed=3),
     "images": images,
     "one's own": Chosen,
     "sequential loader": lambda x, y: DataLoader(TensorDataset(x, y), batch_size=32),
+    "shuffling loader": lambda x, y: DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True),
+    "loader with a generator": lambda x, y: DataLoader(
+        TensorDataset(x, y), batch_size=32, shuffle=True, generator=torch.Generator().manual_seed(7)
+    ),
+    "subset": lambda x, y: DataLoader(
+        TensorDataset(x, y), batch_size=8, sampler=SubsetRandomSampler(range(5, len(x)))
+    ),
+    "weighted": lambda x, y: DataLoader(
+        TensorDataset(x, y), batch_size=8, sampler=WeightedRandomSampler(y + 1.0, len(x), generator=SHARED)
+    ),
+    "sampler told the pass": lambda x, y: DataLoader(
+        TensorDataset(x, y), batch_size=8, sampler=DistributedSampler(y, num_replicas=1, rank=0, seed=3)
+    ),
+    "augmented": lambda x, y: DataLoader(Augmented(x, y), batch_size=32, shuffle=True),
 }
 
 
 @pytest.mark.usefixtures("_saved_often")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_batches_is_resumed(kind, tmp_path):
-    parts = [KINDS[kind](*part) for part in data()]
-
     def go(folder=tmp_path, **settings):
+        SHARED.manual_seed(5)
+        parts = [KINDS[kind](*part) for part in data()]
         torch.manual_seed(0)
         module = nn.Sequential(nn.Flatten(), nn.LazyLinear(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
         module(
@@ -139,18 +169,57 @@ def test_every_kind_of_batches_is_resumed(kind, tmp_path):
     assert digest(interrupted(go, (10, 25))) == digest(go(None))
 
 
-def test_a_loader_that_shuffles_is_refused(tmp_path):
-    loader = DataLoader(TensorDataset(*data()[0]), batch_size=32, shuffle=True)
-    with pytest.raises(
-        ConfigError, match=r"shuffles.*could not be resumed exactly.*Pass the data as tensors"
-    ):
+class Own(Sampler):
+    """A sampler of one's own, which nobody can look into."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __iter__(self):
+        return iter(torch.randperm(len(self)).tolist())
+
+
+def test_an_order_that_cannot_be_restored_is_refused_before_training(tmp_path):
+    dataset = TensorDataset(*data()[0])
+    loader = DataLoader(dataset, batch_size=32, sampler=Own(dataset))
+    with pytest.raises(ConfigError, match=r"The order of Own cannot be restored.*method set_epoch"):
         train(network(), loader, recipe=recipes.standard(), optimizer=Adam(), checkpoint=tmp_path)
 
 
+@pytest.mark.usefixtures("_saved_often")
+def test_more_steps_are_allowed_when_a_run_is_resumed(tmp_path):
+    """The end of the first run is neither an evaluation nor an outer step of the longer one."""
+    recipe = recipes.bo4sc(inner_steps=7, hypergradient=Unrolled())
+    first = run(recipe, tmp_path, max_steps=20)
+    assert first.n_steps == 20
+    assert first.history.selection_step.tolist() == [6, 12, 18, 20]
+    assert digest(run(recipe, tmp_path, max_steps=41)) == digest(run(recipe, max_steps=41))
+    assert digest(run(recipe, tmp_path)) == digest(run(recipe))
+    with pytest.raises(ConfigError, match=r"at least the 60 steps .* got 30"):
+        run(recipe, tmp_path, max_steps=30)
+
+
+@pytest.mark.usefixtures("_saved_often")
+def test_a_step_size_that_depends_on_the_number_of_steps_is_not_extended(tmp_path):
+    settings = {"optimizer": Adam(lr=CosLog(0.04))}
+    run("standard", tmp_path, max_steps=20, **settings)
+    with pytest.raises(CheckpointError, match=r"optimizer was .*n_steps=20.* and is .*n_steps=60"):
+        run("standard", tmp_path, **settings)
+
+
+def test_a_run_that_stopped_early_or_by_the_callback_is_not_extended(tmp_path):
+    stopped = run("standard", tmp_path, callback=lambda event: event.n_steps >= 12)
+    assert (stopped.n_steps, stopped.status) == (12, "stopped by the callback")
+    assert digest(run("standard", tmp_path, max_steps=600)) == digest(stopped)
+
+
 def test_a_finished_run_is_not_run_again(tmp_path):
-    first = run("isoreg", tmp_path, watch=lambda step: time.sleep(0.05))
+    first = run("isoreg", tmp_path, callback=lambda event: time.sleep(0.05))
     files = sorted(tmp_path.iterdir())
-    again = run("isoreg", tmp_path, watch=lambda step: pytest.fail("a step was taken"))
+    again = run("isoreg", tmp_path, callback=lambda event: pytest.fail("a step was taken"))
     assert digest(again) == digest(first)
     assert again.seconds > 10 * 0.05
     assert sorted(tmp_path.iterdir()) == files
@@ -169,7 +238,7 @@ def test_frozen_parameters_and_the_callers_random_stream(tmp_path):
     before = torch.get_rng_state()
     whole = run("standard", module=frozen()[0])
     with pytest.raises(Stop):
-        run("standard", tmp_path, module=frozen()[0], watch=stop_at(30))
+        run("standard", tmp_path, module=frozen()[0], callback=stop_at(30))
     other, layer = frozen()
     nn.init.zeros_(layer.weight)
     assert digest(run("standard", tmp_path, module=other)) == digest(whole)
@@ -197,7 +266,8 @@ def test_classifier(tmp_path):
         ({"optimizer": Adam(lr=0.03)}, r"optimizer was Adam\(lr=0.02"),
         ({"module": nn.Linear(4, 2)}, r"network was Sequential\("),
         ({"seed": 1}, r"seed was 0 and is 1; train data was [0-9a-f]{64}"),
-        ({"max_steps": 61}, "max_steps was 60 and is 61"),
+        ({"evaluate_every": 7}, "evaluate_every was 6 and is 7"),
+        ({"clip_norm": 1.0}, r"optimizer was Adam\(.* and is Clipped\(rule=Adam"),
         ({"batch_size": 16}, "train data was"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -213,7 +283,7 @@ def test_another_run_is_refused_by_what_differs(change, named, tmp_path):
     ("name", "value", "named"),
     [
         ("__version__", "9.9", r"selfcal version was .* and is 9\.9"),
-        ("FORMAT", 0, "has format 3; this version of selfcal reads format 0"),
+        ("FORMAT", 0, "has format 4; this version of selfcal reads format 0"),
     ],
 )
 def test_another_version_is_refused(name, value, named, tmp_path, monkeypatch):
@@ -293,8 +363,8 @@ def test_nothing_is_saved_while_steps_are_pending(tmp_path):
 def test_handlers_are_only_there_while_needed(tmp_path):
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     seen = []
-    run("standard", tmp_path, watch=lambda step: seen.append(signal.getsignal(signal.SIGTERM)))
-    run("standard", watch=lambda step: seen.append(signal.getsignal(signal.SIGTERM)))
+    run("standard", tmp_path, callback=lambda event: seen.append(signal.getsignal(signal.SIGTERM)))
+    run("standard", callback=lambda event: seen.append(signal.getsignal(signal.SIGTERM)))
     assert seen[0] != before[1]
     assert seen[-1] == before[1]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
@@ -527,6 +597,6 @@ def test_parameters_that_overflow_are_never_the_best():
             Recipe(name="steep", loss=lambda z, y: 1e6 * squares(z, y)),
             optimizer=SGD(lr=3e38),
             evaluate_every=1,
-            watch=lambda step: looked.append(step.count),
+            callback=lambda event: looked.append(event.n_steps),
         )
     assert looked == []

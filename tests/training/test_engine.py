@@ -377,7 +377,7 @@ def test_no_room_for_an_outer_step_is_pointed_out():
 
 
 def test_parameters_that_end_up_infinite_are_an_error():
-    steep = Recipe(name="steep", loss=lambda z, y: 1e6 * nn.functional.cross_entropy(z, y))
+    steep = Recipe(name="steep", loss=lambda z, y: 1e6 * nn.functional.cross_entropy(z, y, reduction="none"))
     with pytest.raises(TrainingError, match="Parameters became infinite"):
         train(network(), TRAIN, recipe=steep, optimizer=SGD(lr=3e38), max_steps=1)
 
@@ -478,7 +478,7 @@ def test_misuse(call, error, wording):
         call()
 
 
-def test_watch_is_called_at_every_evaluation_and_after_the_last_step():
+def test_the_callback_is_called_at_every_evaluation_and_after_the_last_step():
     seen = []
     module = torch.nn.Linear(2, 2)
     data = (torch.randn(20, 2), torch.arange(20) % 2)
@@ -489,7 +489,7 @@ def test_watch_is_called_at_every_evaluation_and_after_the_last_step():
         optimizer=SGD(lr=0.1),
         max_steps=25,
         evaluate_every=10,
-        watch=lambda step: seen.append(step.count),
+        callback=lambda event: seen.append(event.n_steps),
     )
     assert seen == [10, 20, 25]
 

@@ -7,8 +7,9 @@ from torch.nn.functional import pad
 
 from selfcal import ImageBatches, TensorBatches
 from selfcal.errors import ConfigError, DataError
-from selfcal.training.batches import Batches, as_batches
+from selfcal.training.batches import Batches
 from selfcal.training.image_batches import cropped
+from selfcal.training.loader_batches import as_batches
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(0, 256, (25, 3, 12, 10), dtype=np.uint8), np.arange(25) % 4

@@ -13,6 +13,7 @@ from selfcal import losses
 from selfcal.ensembles.folds import Split
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
+from selfcal.training.inputs import single
 from selfcal.training.interfaces import BatchTransform, OptimizerRule
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
@@ -38,7 +39,10 @@ class Teacher(BatchTransform):
     def __call__(self, batch: Batch) -> Batch:
         """The same rows, with the teacher's probabilities."""
         assert batch.index is not None
-        return replace(batch, hyper=batch.hyper | {"teacher": self.probs.to(batch.x)[batch.index]})
+        return replace(
+            batch,
+            hyper=batch.hyper | {"teacher": self.probs.to(single(batch.x, "Distillation"))[batch.index]},
+        )
 
     def __repr__(self) -> str:
         """Its size alone: a checkpoint identifies the run by its data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
+from torch.utils.data import DataLoader, RandomSampler
 
 from selfcal._support import checks
 from selfcal._support.checks import Float
@@ -22,7 +24,8 @@ from selfcal.errors import ConfigError
 from selfcal.metrics.scores import LOG_FLOOR
 from selfcal.storage import load_calibrator, save_calibrator
 from selfcal.training.interfaces import Calibrator
-from selfcal.training.problem import forward_in_blocks
+from selfcal.training.prediction import Rows, module_logits
+from selfcal.training.problem import probabilities_of
 
 
 class CalibratedModel(ClassifierMixin, BaseEstimator):
@@ -33,7 +36,8 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
     `decision_function`.
 
     Args:
-        estimator: The fitted classifier, or a module that returns logits of shape (rows, classes).
+        estimator: The fitted classifier, or a module that returns logits of shape (rows, classes), or an object
+            with `logits`.
         calibrator: Any calibrator; by default `TemperatureScaling`.
         classes: The label of each column, for a module; by default 0, 1, ...
 
@@ -63,12 +67,15 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         self.calibrator = calibrator
         self.classes = classes
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **options: Any) -> Self:
+    def fit(
+        self, X: Rows, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None, **options: Any
+    ) -> Self:
         """Fit the calibrator on rows the model was not trained on.
 
         Args:
-            X: The input of the model.
-            y: The labels.
+            X: The input of the model; for a module also a tuple or dictionary of tensors, or a `DataLoader` as in
+                `selfcal.train`.
+            y: The labels; not with a loader that yields them.
             sample_weight: One non-negative weight per row.
             options: Further arguments of the calibrator's `fit`, such as the `field` of `FieldAwareCalibration`.
         """
@@ -76,7 +83,21 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 f"calibrator must be a calibrator object such as TemperatureScaling(); got {self.calibrator!r}."
             )
-        logits = self.logits(X)
+        logits, own_y, own_weight = self._scored(X)
+        if y is None:
+            y, sample_weight = own_y, own_weight
+        elif own_y is not None:
+            raise ConfigError("fit needs labels once; got y and a DataLoader with labels. Leave y out.")
+        if y is None:
+            raise ConfigError(
+                "fit needs labels; got none. Pass y, or a DataLoader whose batches have labels."
+            )
+        if isinstance(self.estimator, nn.Module) and probabilities_of(torch.from_numpy(logits)) == "softmax":
+            warnings.warn(
+                "The module must return logits; what it returns looks like probabilities, which are calibrated less "
+                "well. Remove the softmax at its end.",
+                stacklevel=2,
+            )
         classes = self._classes(logits.shape[1])
         codes = checks.label_codes(y, logits.shape[1], classes, name="y")
         calibrator: Calibrator = TemperatureScaling() if self.calibrator is None else clone(self.calibrator)
@@ -84,17 +105,17 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         return self
 
-    def predict(self, X: ArrayLike, **options: Any) -> NDArray[Any]:
+    def predict(self, X: Rows, **options: Any) -> NDArray[Any]:
         """The chosen class of each row."""
         check_is_fitted(self)
         return self.classes_[self.calibrator_.predict(self.logits(X), **options)]
 
-    def predict_proba(self, X: ArrayLike, **options: Any) -> Float:
+    def predict_proba(self, X: Rows, **options: Any) -> Float:
         """The calibrated probability of each class."""
         check_is_fitted(self)
         return self.calibrator_.predict_proba(self.logits(X), **options)
 
-    def confidence(self, X: ArrayLike, **options: Any) -> Float:
+    def confidence(self, X: Rows, **options: Any) -> Float:
         """The probability that the class chosen by `predict` is right."""
         check_is_fitted(self)
         return self.calibrator_.confidence(self.logits(X), **options)
@@ -117,11 +138,27 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
         model.calibrator_, model.classes_ = calibrator, classes
         return model
 
-    def logits(self, X: ArrayLike | Tensor) -> Float:
-        """The model's scores before any calibration, of shape (rows, classes)."""
+    def logits(self, X: Rows) -> Float:
+        """The model's scores before any calibration, of shape (rows, classes), in the order of the rows."""
+        if isinstance(X, DataLoader) and isinstance(X.sampler, RandomSampler):
+            raise ConfigError(
+                "Predictions need a DataLoader in the order of its data set; got one that shuffles. Use "
+                "shuffle=False."
+            )
+        return self._scored(X)[0]
+
+    def _scored(self, X: Rows) -> tuple[Float, ArrayLike | None, ArrayLike | None]:
+        """The scores, and the labels and weights of a loader that has them."""
         model = self.estimator
         if isinstance(model, nn.Module):
-            return checks.logits(_module_logits(model, X), "The module's output")
+            logits, y, weight = module_logits(model, X)
+            return checks.logits(logits, "The module's output"), y, weight
+        if isinstance(X, DataLoader):
+            raise ConfigError("Only a torch module can be given a DataLoader; pass this estimator arrays.")
+        return self._estimator_logits(X), None, None
+
+    def _estimator_logits(self, X: Any) -> Float:
+        model = self.estimator
         self._check_fitted()
         if hasattr(model, "logits"):
             return checks.logits(model.logits(X))
@@ -159,11 +196,3 @@ class CalibratedModel(ClassifierMixin, BaseEstimator):
             )
         given = own if own is not None else self.classes
         return np.arange(n_classes) if given is None else np.asarray(given)
-
-
-def _module_logits(module: nn.Module, X: ArrayLike | Tensor) -> Float:
-    """Forward passes in evaluation mode, where the module lives; floating point as its parameters have it."""
-    like = next(module.parameters(), torch.zeros(()))
-    x = torch.as_tensor(X if isinstance(X, Tensor) else np.asarray(X))
-    x = x.to(device=like.device, dtype=like.dtype if x.is_floating_point() else x.dtype)
-    return forward_in_blocks(module, x).double().cpu().numpy()

@@ -35,7 +35,7 @@ from selfcal._support.parallel import Results, Row, run_units
 from selfcal._support.random_streams import seeded
 from selfcal.datasets import ImageSet
 from selfcal.optimizers import SGD, StepDecay
-from selfcal.training.engine import held_out_logits
+from selfcal.training.engine import TrainingEvent, held_out_logits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -206,7 +206,8 @@ class _Watch:
     curves: dict[str, list[float]] = field(default_factory=dict)
     _best: dict[str, float] = field(default_factory=dict)
 
-    def __call__(self, step: BilevelStep) -> None:
+    def __call__(self, event: TrainingEvent) -> None:
+        step = event.step
         module = step.problem.module
         y, probs = predictions(module, self.data.selection)
         scores = {
@@ -254,7 +255,7 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
         optimizer=SGD(StepDecay(profile.lr, falls), profile.momentum, weight_decay=profile.weight_decay),
         max_steps=epoch * profile.epochs,
         evaluate_every=epoch,
-        watch=watch,
+        callback=watch,
         seed=seed,
         progress=False,
     )

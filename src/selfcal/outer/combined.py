@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from selfcal.errors import ConfigError
+from selfcal.training.inputs import Inputs
 from selfcal.training.interfaces import OptimizerRule, OuterModel
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
@@ -72,7 +73,7 @@ class Combined(OuterModel):
         given = (model(own, output, batch) for model, own in self._by_model(outer).items())
         return {name: value for part in given for name, value in part.items()}
 
-    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def network_input(self, outer: OuterParams, x: Inputs) -> Inputs:
         """The input after each model in turn has changed it."""
         for model, own in self._by_model(outer).items():
             x = model.network_input(own, x)

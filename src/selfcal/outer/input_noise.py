@@ -11,6 +11,7 @@ from torch import Tensor
 from selfcal._support.checks import in_range
 from selfcal._support.random_streams import generator
 from selfcal.errors import ConfigError
+from selfcal.training.inputs import Inputs, single
 from selfcal.training.interfaces import OuterModel
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
 
@@ -54,8 +55,9 @@ class InputNoise(OuterModel):
         """No hyperparameters: the loss stays as it is."""
         return {}
 
-    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def network_input(self, outer: OuterParams, x: Inputs) -> Tensor:
         """The rows with noise, differentiable in its scale."""
+        x = single(x, "InputNoise")
         if not x.is_floating_point():
             raise ConfigError(
                 f"InputNoise needs input of real numbers; got {x.dtype}. Leave it out for networks with integer "

@@ -1,7 +1,8 @@
 """The engine: the parts of a method, and the training loop that runs any of them."""
 
 from selfcal.training.batches import TensorBatches
-from selfcal.training.engine import TrainingResult, train
+from selfcal.training.clipping import Clipped
+from selfcal.training.engine import TrainingEvent, TrainingResult, train
 from selfcal.training.history import History
 from selfcal.training.image_batches import ImageBatches
 from selfcal.training.interfaces import (
@@ -26,6 +27,7 @@ __all__ = [
     "BilevelProblem",
     "BilevelStep",
     "Calibrator",
+    "Clipped",
     "History",
     "Hypergradient",
     "ImageBatches",
@@ -39,6 +41,7 @@ __all__ = [
     "Recipe",
     "Sizes",
     "TensorBatches",
+    "TrainingEvent",
     "TrainingResult",
     "Trajectory",
     "train",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler
 
 from selfcal._support.checks import positive_int, same_length
 from selfcal._support.fingerprint import fingerprint
-from selfcal._support.random_streams import redirected
 from selfcal.errors import ConfigError, DataError
+from selfcal.training.inputs import Inputs, as_inputs, named, split_labels, taken, tensor
 from selfcal.training.types import Batch
 
 MIN_BATCH_ROWS = 4
@@ -43,7 +40,7 @@ class TensorBatches:
     """Batches of tensors in memory.
 
     Args:
-        x: The rows.
+        x: The rows: a tensor, or a tuple or dictionary of tensors.
         y: Their label codes, 0, 1, 2, ...
         weight: Optional sample weights.
         batch_size: Rows per batch at most; batches are equal to within a row, so that none is too small for
@@ -61,19 +58,19 @@ class TensorBatches:
 
     def __init__(
         self,
-        x: Tensor,
+        x: Inputs,
         y: Tensor,
         weight: Tensor | None = None,
         *,
         batch_size: int | None = None,
         seed: int = 0,
     ) -> None:
-        self.n_rows = same_length(x=x, y=y, weight=weight)
+        self.n_rows = same_length(**named(x), y=y, weight=weight)
         if not self.n_rows:
             raise DataError("The data must have at least one row; got none.")
         if weight is not None and not bool((torch.isfinite(weight) & (weight >= 0)).all() and weight.any()):
             raise DataError("Sample weights must be finite, not negative and not all zero.")
-        self._rows = Batch(x, checked_codes(y), torch.arange(self.n_rows, device=x.device), weight)
+        self.rows = Batch(x, checked_codes(y), torch.arange(self.n_rows, device=_device(x)), weight)
         self._batch_size = None if batch_size is None else positive_int("batch_size", batch_size)
         self._seed = seed
 
@@ -82,8 +79,8 @@ class TensorBatches:
 
     def identity(self) -> tuple[object, ...]:
         """Everything that the passes depend on."""
-        rows = self._rows
-        return self._batch_size, self._seed, rows.x, rows.y, rows.weight
+        rows = self.rows
+        return self._batch_size, self._seed, *inner(rows.x), rows.y, rows.weight
 
     def halved(self) -> Self | None:
         """The same rows in batches of half the size."""
@@ -95,12 +92,12 @@ class TensorBatches:
     def one_pass(self, number: int) -> Iterator[Batch]:
         """All rows once, in a different order for every pass."""
         if len(self) == 1:
-            yield self._rows
+            yield self.rows
             return
         for places in shuffled_rows(self.n_rows, len(self), pass_generator(self._seed, number)):
-            rows = places.to(self._rows.x.device)
-            weight = None if self._rows.weight is None else self._rows.weight[rows]
-            yield Batch(self._rows.x[rows], self._rows.y[rows], rows, weight)
+            rows = places.to(_device(self.rows.x))
+            weight = None if self.rows.weight is None else self.rows.weight[rows]
+            yield Batch(taken(self.rows.x, rows), self.rows.y[rows], rows, weight)
 
 
 def half_of(batch_size: int | None, n_rows: int) -> int:
@@ -148,126 +145,25 @@ def shuffled_rows(n_rows: int, n_batches: int, generator: torch.Generator) -> tu
     return torch.randperm(n_rows, generator=generator).tensor_split(n_batches)
 
 
-class LoaderBatches:
-    """A torch `DataLoader` of ``(x, y)`` or ``(x, y, weight)``, with each row's index in the data set added.
-
-    Sampler, shuffling, batch size, workers and collate function are those of the loader.
-    """
-
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
-            raise ConfigError(
-                "Expected a DataLoader over a map-style data set with batching, so that each row has an index; "
-                "got an iterable data set or batch_size=None."
-            )
-        self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # torch's types lack the length of map-style sets
-        self._given = loader
-        self._loader: DataLoader[Any] = DataLoader(
-            _Indexed(loader.dataset),
-            batch_sampler=loader.batch_sampler,
-            collate_fn=_IndexedCollate(loader.collate_fn),
-            **{name: getattr(loader, name) for name in _KEPT},
-        )
-
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def identity(self) -> tuple[object, ...]:
-        """The first batch, if the loader has an order that a later process can reproduce."""
-        sampler = self._loader.batch_sampler
-        if type(sampler) is BatchSampler and isinstance(sampler.sampler, SequentialSampler):
-            return first_rows(self)
-        raise ConfigError(
-            "A DataLoader that shuffles uses its own generator, so that a run with a checkpoint could not be "
-            "resumed exactly. Pass the data as tensors or as ImageBatches, whose order depends only on a seed and "
-            "the number of the pass, or use shuffle=False."
-        )
-
-    def halved(self) -> LoaderBatches | None:
-        """A loader of half the batch size, unless the user's own sampler makes the batches."""
-        sampler = self._loader.batch_sampler
-        if type(sampler) is not BatchSampler or not (half := half_of(sampler.batch_size, self.n_rows)):
-            return None
-        smaller = BatchSampler(sampler.sampler, half, sampler.drop_last)
-        kept = {name: getattr(self._given, name) for name in ("collate_fn", *_KEPT)}
-        return LoaderBatches(DataLoader(self._given.dataset, batch_sampler=smaller, **kept))
-
-    def one_pass(self, number: int) -> Iterator[Batch]:
-        """The batches of the loader."""
-        with redirected():  # samplers, and workers' seeds, are drawn from torch's global stream
-            items = iter(self._loader)
-        while True:
-            with redirected():
-                item = next(items, None)
-            if item is None:
-                return
-            rows, index = item
-            yield replace(as_batch(rows), index=index)
-
-
-_KEPT = (
-    "num_workers",
-    "pin_memory",
-    "timeout",
-    "worker_init_fn",
-    "multiprocessing_context",
-    "generator",
-    "prefetch_factor",
-    "persistent_workers",
-)
-
-
-class _Indexed(Dataset[Any]):
-    """A data set whose items come with their index."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        return self.dataset[index], index
-
-
-class _IndexedCollate:
-    """The loader's own collate function, with the rows' indices added."""
-
-    def __init__(self, collate: Any) -> None:
-        self.collate = collate
-
-    def __call__(self, items: Sequence[tuple[Any, int]]) -> tuple[Any, Tensor]:
-        rows, index = zip(*items, strict=True)
-        return self.collate(list(rows)), torch.tensor(index)
-
-
-def as_batches(data: object, *, batch_size: int | None = None, seed: int = 0) -> Batches:
-    """Batches from arrays or tensors ``(x, y)`` or ``(x, y, weight)``, a `DataLoader`, or batches already made."""
-    if isinstance(data, Batches):
-        return data
-    if isinstance(data, DataLoader):
-        return LoaderBatches(data)
-    arrays = (Tensor, np.ndarray)
-    if isinstance(data, (tuple, list)) and len(data) in (2, 3) and all(isinstance(d, arrays) for d in data):
-        x, y, *weight = (torch.as_tensor(part) for part in data)
-        return TensorBatches(x, y, *weight, batch_size=batch_size, seed=seed)
-    raise ConfigError(
-        "Expected data as arrays or tensors (x, y) or (x, y, weight), or a DataLoader of such; "
-        f"got {type(data).__name__}."
-    )
-
-
 def as_batch(rows: object) -> Batch:
-    """A batch from a `Batch` or from ``(x, y)`` or ``(x, y, weight)``."""
+    """A batch from a `Batch`, from ``(x, y)`` or ``(x, y, weight)``, or from a dictionary with ``labels``."""
     if isinstance(rows, Batch):
         return rows
     if isinstance(rows, (tuple, list)) and len(rows) in (2, 3):
-        x, y, *weight = rows
-        return Batch(x, y, None, *weight)
-    raise ConfigError(
-        "Expected a batch as (x, y), (x, y, weight) or selfcal.Batch(x, y, index, weight); "
-        f"got {type(rows).__name__}."
-    )
+        x, y, weight = as_inputs(rows[0]), rows[1], rows[2] if len(rows) == 3 else None
+    elif isinstance(rows, Mapping):
+        x, y, weight = split_labels(rows)
+    else:
+        raise ConfigError(
+            "Expected a batch as (x, y), (x, y, weight), a dictionary with labels, or selfcal.Batch(x, y, index, "
+            f"weight); got {type(rows).__name__}."
+        )
+    if y is None:
+        raise ConfigError(
+            f'A batch that is a dictionary must have its labels as "labels"; got {", ".join(map(str, named(x)))}. '
+            "Rename the entry in the data set or in the loader's collate_fn."
+        )
+    return Batch(x, tensor(y), None, None if weight is None else tensor(weight))
 
 
 class Endless:
@@ -279,19 +175,22 @@ class Endless:
         >>> stream = Endless(data)
         >>> rows = [next(stream).index.tolist() for _ in range(4)]
         >>> again = Endless(data)
-        >>> again.load_state({"number": 1, "taken": 1, "of": 2})
+        >>> again.load_state({"number": 1, "taken": 1, "of": 2, "before": [], "random": []})
         >>> next(again).index.tolist() == rows[3]
         True
     """
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
+        self._before: list[Tensor] = []
         self._start(0, 0)
 
     def __iter__(self) -> Iterator[Batch]:
         return self
 
     def __next__(self) -> Batch:
+        if not self._taken:  # here the pass begins to draw its order
+            self._before = random_states(self.batches)
         batch = next(self._pass, None)
         if batch is None:
             if not self._taken:
@@ -304,19 +203,44 @@ class Endless:
         self._taken += 1
         return batch
 
-    def state(self) -> dict[str, int]:
-        """The number of the pass, and how many of its batches were taken, of how many."""
-        return {"number": self._number, "taken": self._taken, "of": len(self.batches)}
+    def state(self) -> dict[str, Any]:
+        """The number of the pass, how many of its batches were taken of how many, and the random states."""
+        return {
+            "number": self._number,
+            "taken": self._taken,
+            "of": len(self.batches),
+            "before": self._before,
+            "random": random_states(self.batches),
+        }
 
-    def load_state(self, state: dict[str, int]) -> None:
+    def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`; with batches of another size, from about the same position in the pass."""
+        set_random_states(self.batches, state["before"])
         self._start(state["number"], state["taken"] * len(self.batches) // state["of"])
+        self._before = list(state["before"])
+        set_random_states(self.batches, state["random"])
 
     def _start(self, number: int, taken: int) -> None:
         self._number, self._taken = number, taken
         self._pass = iter(self.batches.one_pass(number))
         for _ in range(taken):
             next(self._pass)
+
+
+def random_states(batches: Batches) -> list[Tensor]:
+    """The states of the generators that batches draw from, apart from what the number of the pass decides."""
+    return [generator.get_state() for generator in _generators(batches)]
+
+
+def set_random_states(batches: Batches, states: Sequence[Tensor]) -> None:
+    """Restore `random_states`; nothing happens without states."""
+    for generator, state in zip(_generators(batches), states, strict=False):
+        generator.set_state(state)
+
+
+def _generators(batches: Batches) -> Sequence[torch.Generator]:
+    found: Sequence[torch.Generator] = getattr(batches, "generators", tuple)()
+    return found
 
 
 def data_fingerprint(batches: Batches) -> str:
@@ -345,4 +269,13 @@ def data_fingerprint(batches: Batches) -> str:
 def first_rows(batches: Batches) -> tuple[object, ...]:
     """The parts of the first batch."""
     batch = next(Endless(batches))
-    return batch.x, batch.y, batch.index, batch.weight
+    return *inner(batch.x), batch.y, batch.index, batch.weight
+
+
+def inner(x: Inputs) -> tuple[object, ...]:
+    """The tensors of an input as parts of a fingerprint, with their names if it is not one tensor."""
+    return (x,) if isinstance(x, Tensor) else tuple(part for pair in named(x).items() for part in pair)
+
+
+def _device(x: Inputs) -> torch.device:
+    return next(iter(named(x).values())).device

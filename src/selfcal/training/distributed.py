@@ -12,13 +12,15 @@ from __future__ import annotations
 import atexit
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import pad
 
 from selfcal.errors import ConfigError, TrainingError
@@ -39,9 +41,9 @@ def start(device: torch.device) -> None:
         return
     if int(os.environ["WORLD_SIZE"]) == 1:
         return
-    store, own_rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    store, own_rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # the store outlives a restart, and with it the addresses of processes that have ended
-    store = dist.PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=own_rank, world_size=size, timeout=TIMEOUT)
     atexit.register(_leave)
@@ -150,31 +152,55 @@ def largest(values: list[int]) -> list[int]:
 
 
 def own_part(batches: Batches) -> Batches:
-    """The same batches, of which each holds the part of this process."""
+    """The same batches, of which each holds the part of this process; a loader reads only that part."""
     if n_processes() == 1:
         return batches
-    return _Parts(batches)
+    redrawn = getattr(batches, "redrawn", None)
+    return _Parts(batches) if redrawn is None else _Loaded(redrawn(_OwnRows))
 
 
-class _Parts:
-    """A part of every batch."""
+class _Loaded:
+    """Batches that cannot be halved if memory runs out, since it may run out in one process only."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
         self.n_rows = batches.n_rows
+        self.generators = getattr(batches, "generators", list)
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def one_pass(self, number: int) -> Iterator[Batch]:
+        """The batches of a pass."""
+        return self._batches.one_pass(number)
+
+
+class _Parts(_Loaded):
+    """A part of every batch."""
+
+    def one_pass(self, number: int) -> Iterator[Batch]:
         """The parts of the batches of a pass, in their order."""
-        for batch in self._batches.one_pass(number):
-            own = _part(len(batch.y))
-            index, weight = (
-                None if values is None else values[own] for values in (batch.index, batch.weight)
-            )
-            hyper = {name: values[own] for name, values in batch.hyper.items()}
-            yield Batch(batch.x[own], batch.y[own], index, weight, hyper)
+        return (batch.part(_part(len(batch.y))) for batch in self._batches.one_pass(number))
+
+
+class _OwnRows:
+    """A batch sampler: the batches that the first process draws, of which each process takes its part."""
+
+    def __init__(self, sampler: Collection[list[int]]) -> None:
+        self._sampler = sampler
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        drawn = iter(self._sampler if rank() == 0 else ())
+        while True:
+            rows = torch.tensor(next(drawn, []), dtype=torch.long, device=_device())
+            length = int(from_first(torch.tensor(len(rows), device=_device())))
+            if not length:
+                return
+            rows = from_first(rows if rank() == 0 else rows.new_zeros(length))
+            yield rows[_part(length)].tolist() or [-1 - int(rows[0])]
 
 
 def _part(n_rows: int) -> slice:

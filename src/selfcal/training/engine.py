@@ -18,17 +18,22 @@ from selfcal._support.progress import progress_bar
 from selfcal._support.random_streams import RandomStream, draws_globally, redirected
 from selfcal.calibrators.temperature import best_log_beta
 from selfcal.errors import ConfigError, DataError, RecoveryWarning
-from selfcal.training.batches import Batches, as_batches
+from selfcal.training.batches import Batches
 from selfcal.training.checkpoint import checkpointed, identity
+from selfcal.training.clipping import Clipped
+from selfcal.training.disjoint import check_disjoint
 from selfcal.training.distributed import gathered, largest, n_processes, own_part, rank, start, whole
 from selfcal.training.history import History
+from selfcal.training.inputs import call
 from selfcal.training.interfaces import Calibrator, OptimizerRule
+from selfcal.training.loader_batches import as_batches
 from selfcal.training.problem import as_logits, evaluating, members_of
 from selfcal.training.recipe import Recipe
 from selfcal.training.run import RUNNING, Run
-from selfcal.training.step import BilevelStep
+from selfcal.training.step import BilevelStep, StepReport
 from selfcal.training.types import OuterParams
 
+DEFAULT_STEPS = 1000
 MIN_STEPS_TO_EVALUATE = 10
 """Steps between two evaluations by default at least, and before the first one where time runs out."""
 
@@ -44,7 +49,7 @@ class TrainingResult:
         history: The course of training, as plain arrays.
         n_steps: Inner steps taken.
         best_step: The inner step whose state was chosen; the last one without selection data.
-        status: ``"stopped early"``, ``"ran to the end"`` or ``"out of time"``.
+        status: ``"stopped early"``, ``"ran to the end"``, ``"out of time"`` or ``"stopped by the callback"``.
         seconds: Training time.
     """
 
@@ -58,6 +63,25 @@ class TrainingResult:
     seconds: float
 
 
+@dataclass(frozen=True)
+class TrainingEvent:
+    """What `train` tells its callback about the evaluation that has just taken place.
+
+    Attributes:
+        step: The object that takes the steps, with the network (`problem.module`) and the outer parameters.
+        n_steps: Inner steps taken so far.
+        inner_loss: The training loss of the last step.
+        outer_loss: The outer loss at the last outer step; None before the first.
+        selection_loss: The log loss on the selection data; None without them.
+    """
+
+    step: BilevelStep
+    n_steps: int
+    inner_loss: float
+    outer_loss: float | None
+    selection_loss: float | None
+
+
 def train(
     module: nn.Module,
     train_data: object,
@@ -66,12 +90,16 @@ def train(
     *,
     recipe: Recipe,
     optimizer: OptimizerRule,
-    max_steps: int = 1000,
+    max_steps: int | None = None,
+    max_epochs: int | None = None,
     max_seconds: float = math.inf,
     evaluate_every: int | None = None,
     patience: int | None = 20,
     refine: bool = False,
-    watch: Callable[[BilevelStep], object] = lambda step: None,
+    callback: Callable[[TrainingEvent], object] = lambda event: None,
+    clip_norm: float | None = None,
+    device: str | torch.device | None = None,
+    precision: str = "full",
     batch_size: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
@@ -89,14 +117,18 @@ def train(
     with batches of half the size; `max_steps` stays.
 
     Args:
-        module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place. In training mode it
-            may return the logits of several members, ``(rows, members, classes)``: the loss is the mean of theirs.
-        train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, or a `DataLoader` of such.
+        module: The network, from ``(rows, ...)`` to logits ``(rows, classes)``; trained in place. Its output may also
+            be an object with `logits`. In training mode it may return the logits of several members,
+            ``(rows, members, classes)``: the loss is the mean of theirs.
+        train_data: Arrays or tensors ``(x, y)`` or ``(x, y, weight)``, a dictionary of them with ``labels``, or a
+            `DataLoader` of such. If x is a tuple or a dictionary, the network is called as ``module(*x)`` or
+            ``module(**x)``.
         outer_data: The same, for the outer level or the post-hoc calibrator; only needed if there is one.
         selection_data: The same; with it, the state with the lowest log loss on it is restored at the end.
         recipe: The method.
         optimizer: The inner optimiser rule.
-        max_steps: Maximum number of inner steps.
+        max_steps: Maximum number of inner steps; 1000 if `max_epochs` is not given either.
+        max_epochs: Maximum number of passes over the training data.
         max_seconds: Stop after this time, but not before ten steps, with a last evaluation on the selection data.
             The result of a run that is stopped by it depends on the machine's speed.
         evaluate_every: Inner steps between two evaluations on the selection data; by default one pass over the
@@ -104,13 +136,21 @@ def train(
         patience: Stop after so many evaluations without improvement; None disables early stopping.
         refine: Take the log loss on the selection data after the best temperature, as is right for a network that is
             calibrated afterwards: training it for longer often improves its predictions but for their confidence.
-        watch: Called with the step object after every `evaluate_every` steps, and after the last one.
+        callback: Called with a `TrainingEvent` after every `evaluate_every` steps, and after the last one; training
+            stops if it returns True.
+        clip_norm: The largest norm of the training gradient, which is scaled down to it; hypergradients
+            differentiate this, too.
+        device: Where to train, such as ``"cuda"``; the network is moved there, and so is each batch. By default where
+            the network is.
+        precision: ``"bf16"`` for automatic mixed precision in training steps. The steps that a hypergradient
+            differentiates, the outer level and evaluations have the full precision of the parameters.
         batch_size: Rows per batch where data is given as tensors; None for all rows at once.
         seed: Seeds dropout, and shuffling where data is given as tensors: the same seed gives bit-identical
-            results. A `DataLoader` shuffles by its own generator.
+            results. A `DataLoader` shuffles by its own generator, or without one by this seed.
         progress: Show a progress bar; by default only on a terminal.
         checkpoint: A folder for this run only. The run saves its state there; the same call with the same folder
             resumes it, however it ended, and on the CPU gives bit-identical results to a run without interruption.
+            A run that came to its end continues if the call allows more steps.
             The first SIGTERM or SIGINT ends the run after a step, saved, with `Interrupted`.
         checkpoint_seconds: Time between two saves; longer if saving would take more than a fiftieth of it.
 
@@ -128,16 +168,10 @@ def train(
         >>> result.n_steps, result.outer_params["weight"].shape
         (50, torch.Size([40]))
     """
-    if not isinstance(recipe, Recipe):
-        raise ConfigError(
-            f"recipe must be a Recipe, which trains one network, such as selfcal.recipes.bo4sc(); got {recipe!r}. "
-            "Methods that train several networks go to SelfCalibratedClassifier(method=...)."
-        )
-    if recipe.needs_outer_data and outer_data is None:
-        raise ConfigError(
-            f"Recipe {recipe.name!r} needs outer_data for its outer level or calibrator; got None. Pass rows that "
-            "are held out from training."
-        )
+    _check_recipe(recipe, outer_data)
+    if device is not None:
+        module.to(_usable(device))
+    optimizer = optimizer if clip_norm is None else Clipped(optimizer, clip_norm)
     start(_device(module))
     if n_processes() > 1 and len(members_of(module)) > 1:
         raise ConfigError(
@@ -150,9 +184,12 @@ def train(
     if evaluate_every is None:
         evaluate_every = max(len(batches), MIN_STEPS_TO_EVALUATE)
     positive_int("evaluate_every", evaluate_every)
-    positive_int("max_steps", max_steps)
+    max_steps = _steps(max_steps, max_epochs, len(batches))
     if patience is not None:
         positive_int("patience", patience)
+    check_disjoint(
+        is_bilevel=recipe.is_bilevel, train_data=batches, outer_data=outer, selection_data=selection
+    )
     if recipe.is_bilevel and max_steps < recipe.inner_steps:
         warnings.warn(
             f"No outer step will be taken: max_steps={max_steps} is below inner_steps={recipe.inner_steps}.",
@@ -160,11 +197,11 @@ def train(
         )
 
     with RandomStream(_device(module), seed + (rank() << 40)).in_use():
-        step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows)
+        step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows, precision=precision)
         step.optimizer = optimizer.planned(max_steps)
         settings = {
             "seed": seed,
-            "max_steps": max_steps,
+            "precision": precision,
             "evaluate_every": evaluate_every,
             "patience": patience,
             "refine": refine,
@@ -182,23 +219,26 @@ def train(
                 "Training", max_steps, progress if rank() == 0 else False, ends_early=selection is not None
             ) as advance,
         ):
+            run.extend(max_steps)
             module.train()
             while run.status == RUNNING:
                 with run.recovering():
                     report = run.advance()
                     late = step.count >= MIN_STEPS_TO_EVALUATE and _out_of_time(run, max_seconds)
-                    if late or step.count % evaluate_every == 0 or step.count == max_steps:
+                    regular, last = step.count % evaluate_every == 0, step.count == max_steps
+                    if late or regular or last:
                         step.check_finite()
                         advance(step.count, f"loss {report.inner_loss:.4f}")
-                        watch(step)
                         losses = (
                             None
                             if run.selection is None
                             else selection_losses(module, run.selection, refine=refine)
                         )
-                        run.evaluated(losses, patience=patience, last=step.count == max_steps)
+                        loss = run.evaluated(losses, patience=patience, last=last, regular=regular)
                         if late:
                             run.out_of_time()
+                        if callback(_event(run, report, loss)):
+                            run.stopped()
                 after_step()
         outer_params, best_step = (
             (step.outer_params, step.count) if run.best is None else run.best.restore(step)
@@ -253,7 +293,7 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
         batches = [whole(batch.to(like)) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("The held-out data must have at least one row; got none.")
-        logits = joined([gathered(as_logits(module(batch.x)), len(batch.y)) for batch in batches])
+        logits = joined([gathered(as_logits(call(module, batch.x)), len(batch.y)) for batch in batches])
     y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
     if all(weight is None for weight in weights):
         return logits, y, None
@@ -274,3 +314,42 @@ def _out_of_time(run: Run, max_seconds: float) -> bool:
 
 def _device(module: nn.Module) -> torch.device:
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
+
+
+def _check_recipe(recipe: Recipe, outer_data: object) -> None:
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(
+            f"recipe must be a Recipe, which trains one network, such as selfcal.recipes.bo4sc(); got {recipe!r}. "
+            "Methods that train several networks go to SelfCalibratedClassifier(method=...)."
+        )
+    if recipe.needs_outer_data and outer_data is None:
+        raise ConfigError(
+            f"Recipe {recipe.name!r} needs outer_data for its outer level or calibrator; got None. Pass rows that "
+            "are held out from training."
+        )
+
+
+def _event(run: Run, report: StepReport, selection_loss: float | None) -> TrainingEvent:
+    outer_loss = run.recorder.outer[-1][1] if run.recorder.outer else None
+    return TrainingEvent(run.step, run.step.count, report.inner_loss, outer_loss, selection_loss)
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    """The device, if this machine has it."""
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ConfigError(
+            f'device must be one that this machine has, such as "cpu"; got {device!r} ({reason}).'
+        ) from None
+    return found
+
+
+def _steps(max_steps: int | None, max_epochs: int | None, steps_per_epoch: int) -> int:
+    """The maximum number of steps; with both limits, that of the first to be reached."""
+    limits = [] if max_steps is None else [positive_int("max_steps", max_steps)]
+    if max_epochs is not None:
+        limits.append(positive_int("max_epochs", max_epochs) * max(1, steps_per_epoch))
+    return min(limits, default=DEFAULT_STEPS)

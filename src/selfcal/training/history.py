@@ -104,6 +104,7 @@ class Recorder:
         self.outer = [pair for pair in self.outer if pair[0] <= good]
         self.selection = [pair for pair in self.selection if pair[0] <= good]
         self._kept = [pair for pair in self._kept if pair[0] <= good]
+        self._seen = 1 + len(self.outer)
         self._latest = self.outer[-1][0] if self.outer else 0, _arrays(outer)
 
     def state(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
+from selfcal.training.inputs import Inputs
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
 Loss = Callable[..., Tensor]
@@ -88,7 +89,7 @@ class OuterModel(ABC):
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
         """The hyperparameters for these rows."""
 
-    def network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def network_input(self, outer: OuterParams, x: Inputs) -> Inputs:
         """The network's input in training for the rows `x`; it may draw from torch's random stream."""
         return x
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +16,13 @@ from selfcal._support.checks import one_of
 from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.distributed import averaged, copied, from_first, gathered, n_processes, summed
+from selfcal.training.inputs import Inputs, arguments, call, change, logits_in, named
 from selfcal.training.interfaces import Evaluation, Problem
 from selfcal.training.recipe import Recipe
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
+
+PRECISIONS = {"full": None, "bf16": torch.bfloat16}
+"""The type of most operations in a training pass, where it is not that of the parameters."""
 
 PREDICTION_ROWS = 256
 """Rows per forward pass in prediction, always: single precision rounds differently in batches of other sizes,
@@ -30,9 +36,10 @@ class BilevelProblem(Problem):
     parameters; passes at any `theta` update buffers unless they are within `look_ahead`.
     """
 
-    def __init__(self, module: nn.Module, recipe: Recipe) -> None:
+    def __init__(self, module: nn.Module, recipe: Recipe, *, precision: str = "full") -> None:
         self.module = module
         self.recipe = recipe
+        self._precision = one_of("precision", precision, PRECISIONS)
         self._members = members_of(module)
         trainable = _trainable(module)
         if not trainable:
@@ -50,6 +57,12 @@ class BilevelProblem(Problem):
             {name: p.shape for name, p in _trainable(member).items()} for member in self._members
         ]
         model = recipe.outer_model
+        device = self._live[0].device.type
+        if precision != "full" and not torch.amp.is_autocast_available(device):
+            raise ConfigError(
+                f"precision={precision!r} needs a device with automatic mixed precision; got {device}. Use "
+                'precision="full".'
+            )
         self._head_name, self._head = _head(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
         self._draws_globally = draws_globally(module, model)
@@ -116,7 +129,8 @@ class BilevelProblem(Problem):
         """The module's output for the rows, with its parameters at `theta`."""
         parts = zip(self._names, copied(theta).split(self._sizes), self._live, strict=True)
         params = {name: part.view_as(p) for name, part, p in parts}
-        return self._observed(lambda: functional_call(self.module, params, (batch.x,)), len(batch.y))
+        args, keywords = arguments(batch.x)
+        return self._observed(lambda: functional_call(self.module, params, args, keywords), len(batch.y))
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
         """The output for the rows as transformed by the outer model."""
@@ -134,7 +148,7 @@ class BilevelProblem(Problem):
         weight, penalty = hyper.get("weight"), hyper.get("penalty")
         keywords = {name: value for name, value in hyper.items() if name not in ("weight", "penalty")}
         try:
-            values = _mean([self.recipe.loss(logits, batch.y, **keywords) for logits in output.by_member])
+            values = _mean([self._loss(logits, batch.y, keywords) for logits in output.by_member])
         except IndexError:
             raise DataError(
                 f"Labels must be class codes below the number of logits, {output.logits.shape[-1]}; got "
@@ -144,6 +158,15 @@ class BilevelProblem(Problem):
             if factor is not None:
                 values = values * factor
         return values.mean() if penalty is None else values.mean() + penalty
+
+    def _loss(self, logits: Tensor, y: Tensor, keywords: dict[str, Tensor]) -> Tensor:
+        values = self.recipe.loss(logits, y, **keywords)
+        if values.shape == y.shape[:1]:
+            return values
+        raise ConfigError(
+            f"The loss of recipe {self.recipe.name!r} must return one value per row, of shape ({len(y)},), because "
+            f'rows are weighted; got shape {tuple(values.shape)}. Use reduction="none".'
+        )
 
     def update_term(self, theta: Tensor, outer: OuterParams) -> Tensor | None:
         """The outer model's part of the update as a flat vector; zero for parameters that it leaves out."""
@@ -166,12 +189,16 @@ class BilevelProblem(Problem):
             ]
         )
 
-    def evaluate(self, outer: OuterParams, batch: Batch) -> Evaluation:
+    def evaluate(self, outer: OuterParams, batch: Batch, *, reduced: bool = False) -> Evaluation:
         """The training loss and its gradient at the module's own parameters, as in plain training.
 
-        The forward pass is the module's own, so that BatchNorm statistics are updated.
+        The forward pass is the module's own, so that BatchNorm statistics are updated. With `reduced`, it may run in
+        the lower precision; a hypergradient differentiates no such pass.
         """
-        output = self._observed(lambda: self.module(self._network_input(outer, batch.x)), len(batch.y))
+        with self._autocast(reduced):
+            output = self._observed(
+                lambda: call(self.module, self._network_input(outer, batch.x)), len(batch.y)
+            )
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
         grad = summed(torch.cat([g.reshape(-1) for g in grads]))
@@ -182,7 +209,13 @@ class BilevelProblem(Problem):
         assert self.recipe.objective is not None
         with evaluating(self.module):
             output = self.output(theta, batch)
-        return self.recipe.objective(output, batch)
+        value = self.recipe.objective(output, batch)
+        if value.ndim:
+            raise ConfigError(
+                f"The objective must return one number; {self.recipe.objective!r} returned shape "
+                f"{tuple(value.shape)}. Take its mean."
+            )
+        return value
 
     def hyperparameters(self, theta: Tensor, outer: OuterParams, batch: Batch) -> dict[str, Tensor]:
         """The outer model's hyperparameters for these rows, with the network in evaluation mode."""
@@ -190,9 +223,15 @@ class BilevelProblem(Problem):
         with torch.no_grad(), evaluating(self.module):
             return self.recipe.outer_model(outer, self.output(theta, batch), batch)
 
-    def _network_input(self, outer: OuterParams, x: Tensor) -> Tensor:
+    def _network_input(self, outer: OuterParams, x: Inputs) -> Inputs:
         model = self.recipe.outer_model
         return x if model is None else model.network_input(outer, x)
+
+    def _autocast(self, reduced: bool) -> AbstractContextManager[object]:
+        dtype = PRECISIONS[self._precision]
+        if dtype is None or not reduced:
+            return nullcontext()
+        return torch.autocast(self._live[0].device.type, dtype)
 
     def _by_member(self, theta: Tensor) -> list[NetworkParams]:
         """The parameters of each network by their names in it; views of `theta`."""
@@ -213,7 +252,8 @@ class BilevelProblem(Problem):
                 )  # `write` is in place
             )
         with watched, redirected(self._draws_globally):
-            logits = gathered(as_logits(run(), members=self.module.training), n_rows)
+            logits = as_logits(run(), members=self.module.training).to(self._live[0].dtype)
+        logits = gathered(logits, n_rows)
         if not self._reads_head:
             return Output(logits)
         fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[-1]
@@ -259,14 +299,21 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def forward_in_blocks(module: nn.Module, x: Tensor) -> Tensor:
-    """The network's outputs for these rows in evaluation mode; each is independent of the other rows."""
-    blocks = [
-        torch.cat([rows, rows.new_zeros(PREDICTION_ROWS - len(rows), *rows.shape[1:])])
-        for rows in x.split(PREDICTION_ROWS)
-    ]
+def forward_in_blocks(module: nn.Module, x: Inputs) -> Tensor:
+    """The network's logits for these rows in evaluation mode; each is independent of the other rows."""
+    n_rows = len(next(iter(named(x).values())))
+    starts = range(0, max(n_rows, 1), PREDICTION_ROWS)
     with torch.no_grad(), evaluating(module):
-        return torch.cat([module(block) for block in blocks])[: len(x)]
+        outputs = [as_logits(call(module, change(x, partial(_block, start=start)))) for start in starts]
+    return torch.cat(outputs)[:n_rows]
+
+
+def _block(part: Tensor, start: int) -> Tensor:
+    rows = part[start : start + PREDICTION_ROWS]
+    missing = PREDICTION_ROWS - len(rows)
+    if not len(rows):
+        return rows.new_zeros(missing, *rows.shape[1:])
+    return torch.cat([rows, rows[-1:].expand(missing, *rows.shape[1:])])
 
 
 def _trainable(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -288,12 +335,38 @@ def _head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
 
 def as_logits(logits: object, *, members: bool = False) -> Tensor:
     """The output of a network, checked: (rows, classes) or, if they are allowed, (rows, members, classes)."""
+    logits = logits_in(logits)
     if isinstance(logits, Tensor) and logits.ndim in ((2, 3) if members else (2,)):
         return logits
     got = f"shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else f"a {type(logits).__name__}"
     raise ConfigError(
         "The network must return logits of shape (rows, classes), or in training alone (rows, members, classes); "
         f"got {got}."
+    )
+
+
+def probabilities_of(logits: Tensor) -> str | None:
+    """What the values look like the output of, if not logits: ``"softmax"``, ``"log_softmax"`` or None."""
+    tolerance = max(torch.finfo(logits.dtype).eps, torch.finfo(torch.float32).eps) ** 0.5
+    if logits.shape[-1] > 1 and len(logits):
+        if bool((logits >= 0).all()) and bool(((logits.sum(dim=-1) - 1).abs() < tolerance).all()):
+            return "softmax"
+        if bool((logits.logsumexp(dim=-1).abs() < tolerance).all()):
+            return "log_softmax"
+    return None
+
+
+def warn_of_probabilities(module: nn.Module, logits: Tensor) -> None:
+    """Warn if what should be logits is the output of a softmax, or its logarithm."""
+    found = probabilities_of(logits.detach())
+    if found is None:
+        return
+    last = list(module.modules())[-1]
+    layer = f"its last layer, {last}" if isinstance(last, (nn.Softmax, nn.LogSoftmax)) else f"the {found}"
+    warnings.warn(
+        f"The network must return logits, which the loss itself turns into probabilities; what this "
+        f"{type(module).__name__} returns looks like the output of {found}. Remove {layer} from the network.",
+        stacklevel=2,
     )
 
 

@@ -54,7 +54,15 @@ class Recipe:
                 f"hypergradient that differentiates the update; got {self.hypergradient!r}. Use a hypergradient "
                 "that differentiates through the inner steps."
             )
-        keywords = list(inspect.signature(self.loss).parameters.values())[2:]
+        signature = inspect.signature(self.loss).parameters
+        default = signature["reduction"].default if "reduction" in signature else "none"
+        reduction = getattr(self.loss, "reduction", default)
+        if reduction != "none":
+            raise ConfigError(
+                f"Recipe {self.name!r}: the loss must return one value per row, because rows are weighted; got a "
+                f'loss with reduction={reduction!r}. Use reduction="none".'
+            )
+        keywords = list(signature.values())[2:]
         providers = (self.transform, self.outer_model)
         provided = frozenset().union(*(part.provides for part in providers if part is not None))
         accepted = {"weight", "penalty", *(k.name for k in keywords)}

@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from selfcal.errors import TrainingError
-from selfcal.training.batches import Batches, Endless, halved
+from selfcal.errors import ConfigError, TrainingError
+from selfcal.training.batches import Batches, Endless, halved, random_states, set_random_states
 from selfcal.training.distributed import of_each, rank
 from selfcal.training.history import Recorder
 from selfcal.training.step import BilevelStep, DivergenceError, StepReport
 from selfcal.training.types import OuterParams
 
 MAX_ROLLBACKS = 3
-RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END = (
+RUNNING, STOPPED_EARLY, OUT_OF_TIME, RAN_TO_THE_END, STOPPED_BY_CALLBACK = (
     "running",
     "stopped early",
     "out of time",
     "ran to the end",
+    "stopped by the callback",
 )
 
 
@@ -83,16 +84,43 @@ class Run:
             recorder.snapshot(step.count, step.outer_params)
         return report
 
-    def evaluated(self, losses: list[float] | None, *, patience: int | None, last: bool) -> None:
-        """Record the selection loss of each network, if there is one, and update the status."""
-        if self.best is not None and losses is not None:
-            self.recorder.selection.append((self.step.count, loss := sum(losses) / len(losses)))
+    def evaluated(
+        self, losses: list[float] | None, *, patience: int | None, last: bool, regular: bool
+    ) -> float | None:
+        """Record the selection loss of each network, and update the status; returns the mean loss.
+
+        An evaluation that is not `regular` takes place only because the run ends: a longer run would not have it.
+        """
+        loss = None if losses is None else sum(losses) / len(losses)
+        if self.best is not None and loss is not None:
+            self.recorder.selection.append((self.step.count, loss))
             self.best.consider(self.step, loss)
             if patience is not None and self.best.rounds_without_gain >= patience:
                 self.status = STOPPED_EARLY
-        if last and self.status == RUNNING:
+        if last and (self.status == RUNNING or not regular):
             self.status = RAN_TO_THE_END
-        self.mark_good()
+        if regular:
+            self.mark_good()
+        return loss
+
+    def stopped(self) -> None:
+        """Stop because the callback asks for it, unless training has already ended."""
+        if self.status == RUNNING:
+            self.status = STOPPED_BY_CALLBACK
+
+    def extend(self, max_steps: int) -> None:
+        """Continue a run that ran to the end, if it may now take more steps.
+
+        It continues from the last regular evaluation, so that the result is that of one long run.
+        """
+        if self.step.count > max_steps:
+            raise ConfigError(
+                f"max_steps must be at least the {self.step.count} steps that the run in the checkpoint has taken; "
+                f"got {max_steps}. Raise it, or use another folder."
+            )
+        if self.status == RAN_TO_THE_END and self.step.count < max_steps:
+            self._return_to_good()
+            self.status = RUNNING
 
     def out_of_time(self) -> None:
         """Stop for lack of time, unless training has already ended."""
@@ -169,6 +197,9 @@ class Run:
 
     def _roll_back(self, failures: list[int]) -> None:
         failures.append(self.step.count)
+        self._return_to_good()
+
+    def _return_to_good(self) -> None:
         self._reduce()
         self._restore(self._good)
         self.recorder.forget_after(self.step.count, self.step.outer_params)
@@ -199,6 +230,7 @@ class Run:
             "streams": [stream.state() for stream in self._streams],
             "best": None if self.best is None else self.best.state(),
             "random": [of_each(part) for part in self.step.random.state()],
+            "selection": [] if self.selection is None else random_states(self.selection),
         }
 
     def _restore(self, position: dict[str, Any]) -> None:
@@ -207,6 +239,8 @@ class Run:
             self.best.load_state(position["best"], self.step.device)
         for stream, place in zip(self._streams, position["streams"], strict=True):
             stream.load_state(place)
+        if self.selection is not None:
+            set_random_states(self.selection, position["selection"])
         streams = position["random"]
         if rank() < len(streams[0]):  # else it was saved by fewer processes
             own = tuple(part[rank()].clone() for part in streams)  # torch crashes on a view

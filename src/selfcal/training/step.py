@@ -15,8 +15,9 @@ from selfcal._support.random_streams import draws_globally, redirected, stream_i
 from selfcal.errors import ConfigError, TrainingError
 from selfcal.training.batches import as_batch
 from selfcal.training.distributed import whole
+from selfcal.training.inputs import named
 from selfcal.training.interfaces import InnerStep, OptimizerRule, Trajectory
-from selfcal.training.problem import BilevelProblem
+from selfcal.training.problem import BilevelProblem, warn_of_probabilities
 from selfcal.training.recipe import Recipe
 from selfcal.training.types import Batch, OuterParams
 
@@ -46,6 +47,8 @@ class BilevelStep:
         optimizer: The inner optimiser, e.g. ``selfcal.optimizers.Adam(lr=1e-2)``.
         recipe: The method, e.g. ``selfcal.recipes.bo4sc()``.
         n_train: The number of training rows; `Batch.index` counts them from 0.
+        precision: ``"bf16"`` for automatic mixed precision in the inner steps, but those that the hypergradient
+            differentiates: these, and the outer level, have the full precision of the parameters.
 
     Example:
         >>> import torch
@@ -59,13 +62,21 @@ class BilevelStep:
         torch.Size([30])
     """
 
-    def __init__(self, module: nn.Module, optimizer: OptimizerRule, recipe: Recipe, *, n_train: int) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        optimizer: OptimizerRule,
+        recipe: Recipe,
+        *,
+        n_train: int,
+        precision: str = "full",
+    ) -> None:
         if not isinstance(optimizer, OptimizerRule):
             raise ConfigError(
                 f"optimizer must be an OptimizerRule; got {type(optimizer).__name__}. Use one of "
                 "selfcal.optimizers: torch.optim works in place and cannot be differentiated."
             )
-        self.problem = BilevelProblem(module, recipe)
+        self.problem = BilevelProblem(module, recipe, precision=precision)
         self.recipe = recipe
         self.optimizer = optimizer
         self.count = 0
@@ -85,6 +96,13 @@ class BilevelStep:
         horizon = recipe.hypergradient.horizon if recipe.hypergradient else 0
         self._records = recipe.hypergradient.records if recipe.hypergradient else None
         self._horizon = recipe.inner_steps if horizon is None else min(horizon, recipe.inner_steps)
+        if precision != "full" and recipe.is_bilevel and self._horizon == recipe.inner_steps:
+            raise ConfigError(
+                f"precision={precision!r} would change nothing: {recipe.hypergradient!r} differentiates all "
+                f"{recipe.inner_steps} inner steps, in full precision. Take more inner_steps with OneStep() or "
+                "Unrolled(truncate=...), or leave precision out."
+            )
+        self._output_checked = False
         self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
 
     @property
@@ -187,15 +205,18 @@ class BilevelStep:
         graph = None
         if record and self._records == "graph":
             graph = self.problem.gradient_graph(before, self._outer, batch)
-        evaluation = graph.evaluation if graph else self.problem.evaluate(self._outer, batch)
+        evaluation = (
+            graph.evaluation if graph else self.problem.evaluate(self._outer, batch, reduced=not record)
+        )
+        if not self._output_checked:
+            warn_of_probabilities(self.problem.module, evaluation.output.logits)
+            self._output_checked = True
         self.problem.average_statistics()
         self.count += 1
         value = float(evaluation.loss)
         if not math.isfinite(value):
-            extremes = f"; the features of its rows lie between {float(batch.x.min()):g} and {float(batch.x.max()):g}"
             raise DivergenceError(
-                f"The training loss became {value} at step {self.count} with {self.optimizer}"
-                f"{extremes if len(batch.x) else ''}. "
+                f"The training loss became {value} at step {self.count} with {self.optimizer}{_extremes(batch)}. "
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
@@ -236,3 +257,12 @@ class BilevelStep:
                 )
             self._outer = recipe.outer_model.project(self._outer)
         return float(value), True
+
+
+def _extremes(batch: Batch) -> str:
+    """The range of the features, of which a process may have no rows."""
+    features = [part for part in named(batch.x).values() if part.numel()]
+    if not features:
+        return ""
+    least, most = min(float(part.min()) for part in features), max(float(part.max()) for part in features)
+    return f"; the features of its rows lie between {least:g} and {most:g}"

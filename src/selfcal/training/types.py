@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from selfcal.training.inputs import Inputs, change
+
 OuterParams = dict[str, Tensor]
 """The outer parameters by name, e.g. ``{"weight": ...}``."""
 NetworkParams = dict[str, Tensor]
@@ -19,16 +21,27 @@ NetworkParams = dict[str, Tensor]
 class Batch:
     """Rows of data.
 
-    `index` is their position in the training set; outer rows have none, so that nothing learned per training
-    row can be looked up for them. `weight` is the user's sample weight. `hyper` holds the keyword arguments that a
-    batch transform passes to the loss.
+    `x` is the network's input: a tensor, or a tuple or dictionary of tensors, with which it is called as
+    ``module(*x)`` or ``module(**x)``. `index` is their position in the training set; outer rows have none, so that
+    nothing learned per training row can be looked up for them. `weight` is the user's sample weight. `hyper` holds
+    the keyword arguments that a batch transform passes to the loss.
     """
 
-    x: Tensor
+    x: Inputs
     y: Tensor
     index: Tensor | None = None
     weight: Tensor | None = None
     hyper: dict[str, Tensor] = field(default_factory=dict)
+
+    def part(self, rows: slice) -> Batch:
+        """Some of the rows."""
+        return Batch(
+            change(self.x, lambda values: values[rows]),
+            self.y[rows],
+            None if self.index is None else self.index[rows],
+            None if self.weight is None else self.weight[rows],
+            {name: values[rows] for name, values in self.hyper.items()},
+        )
 
     def to(self, like: Tensor) -> Batch:
         """The same rows where `like` is, with its floating-point type."""
@@ -37,7 +50,7 @@ class Batch:
             return part.to(like) if part.is_floating_point() else part.to(like.device)
 
         return Batch(
-            moved(self.x),
+            change(self.x, moved),
             self.y.to(like.device),
             None if self.index is None else self.index.to(like.device),
             None if self.weight is None else self.weight.to(like),
