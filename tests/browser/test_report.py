@@ -8,7 +8,8 @@ import pytest
 
 from selfcal import metrics, report
 from selfcal.label_noise.audit import audit_labels
-from selfcal.reporting.page import percent
+from selfcal.reporting import Provenance, permutation_importance
+from selfcal.reporting.page import percent, slider_place
 from tests.reporting.judged import HOSTILE, predictions
 
 METHODS = {
@@ -17,7 +18,16 @@ METHODS = {
 }
 CLASSES = ["cat", "dog", "horse", "ship", "aeroplane"]
 MANY = predictions(1.5, n=4000, k=50, alpha=0.1)
-WIDTHS = (390, 1400)
+WIDTHS = (390, 768, 1400)
+
+
+def important(**options):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 3))
+    y = (X[:, 0] > 0.5).astype(int)
+    return permutation_importance(
+        lambda X: np.where(X[:, :1] > 0.5, [[0.1, 0.9]], [[0.9, 0.1]]), X, y, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +36,16 @@ def pages(tmp_path_factory):
     honest = np.full((600, 5), 1 / 32) + np.eye(5)[np.arange(600) % 5] * 27 / 32
     folder = tmp_path_factory.mktemp("pages")
     names = list(HOSTILE.values())
-    hostile = {"title": names[0], "subtitle": names[4], "settings": {name: name for name in names}}
+    importance = important(columns={name: [place % 3] for place, name in enumerate(names)})
+    made = Provenance("2026-01-02", names[2], tuple(names))
+    hostile = {
+        "importance": importance,
+        "provenance": made,
+        "notes": names,
+        "title": names[0],
+        "subtitle": names[4],
+        "settings": {name: name for name in names},
+    }
     many = {"row_names": names * 400, "classes": [*names, *(f"class {i}" for i in range(40))]}
     judged = predictions(2, n=1000, k=len(names))
     return {
@@ -36,6 +55,13 @@ def pages(tmp_path_factory):
             classes=CLASSES,
             row_names=range(2000),
             labels=audit_labels(honest, suspect),
+            groups={
+                "age": np.arange(2000) % 71,
+                "site": np.array(["north", "south", None])[np.arange(2000) % 3],
+            },
+            importance=important(),
+            notes=["A column was dropped."],
+            provenance=Provenance("2026-01-02", "selfcal fit a.csv --target y", ("a.csv",), of_model=True),
         ),
         "single": report({"net": METHODS["boastful"]}, folder / "single.html"),
         "many classes": report({"net": MANY}, folder / "many.html"),
@@ -44,6 +70,7 @@ def pages(tmp_path_factory):
             folder / "hostile.html",
             classes=names,
             row_names=names * 100,
+            groups={name: np.array(names, dtype=object)[np.arange(1000) % len(names)] for name in names[:3]},
             **hostile,
         ),
         "hostile, many classes": report(
@@ -100,7 +127,7 @@ def test_the_slider_shows_what_python_says(method, pages, open_page):
     grid = numbers_of(pages["usual"])["methods"][method]["reject"]["thresholds"]
     seen = set()
     for place in np.linspace(0, len(grid) - 2, 9).astype(int).tolist():
-        opened.move_to(place)
+        opened.move_to(slider_place(grid[place]))
         coverage, risk, confusion = expected_at(judged, grid[place])
         assert float(opened.text("#threshold-value")) == grid[place]
         assert opened.text("#coverage") == shown(coverage, 1)
@@ -118,7 +145,7 @@ def test_the_leading_mistakes_follow_the_slider(pages, open_page):
     opened = open_page(pages["many classes"])
     grid = numbers_of(pages["many classes"])["methods"][0]["reject"]["thresholds"]
     for place in (0, len(grid) // 2, len(grid) - 10):
-        opened.move_to(place)
+        opened.move_to(slider_place(grid[place]))
         _, _, confusion = expected_at(MANY, grid[place])
         np.fill_diagonal(confusion, 0)
         order = np.argsort(-confusion.ravel(), kind="stable")[:10]
@@ -155,21 +182,66 @@ def test_script_and_python_round_alike(pages, open_page):
 def test_the_keyboard_is_enough(pages, open_page):
     opened = open_page(pages["usual"])
     reached = []
-    for _ in range(40):
+    for _ in range(80):
         opened.page.keyboard.press("Tab")
         reached.append(opened.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
         if reached[-1] == "threshold":
             break
     assert reached[0] == "A"  # the link that skips to the verdict
     assert reached[-2:] == ["reject-method", "threshold"]
-    before = int(opened.page.locator("#threshold").input_value())
-    for key, step in (("ArrowRight", 1), ("ArrowLeft", 0), ("Home", -before)):
+    grid = numbers_of(pages["usual"])["methods"][0]["reject"]["thresholds"]
+    before = grid.index(float(opened.text("#threshold-value")))
+    for key, expected in (
+        ("ArrowRight", before + 1),
+        ("ArrowLeft", before),
+        ("PageUp", before + 10),
+        ("Home", 0),
+    ):
         opened.page.keyboard.press(key)
-        assert int(opened.page.locator("#threshold").input_value()) == before + step
+        assert float(opened.text("#threshold-value")) == grid[expected]
     assert opened.text("#coverage") == "100.0%"
     assert opened.page.locator("#threshold").get_attribute("aria-valuetext") == "threshold 0"
     opened.page.keyboard.press("Tab")
     assert opened.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+@pytest.mark.parametrize("kind", ["usual", "single", "many classes"])
+def test_the_scale_of_the_slider_is_the_same_on_every_page(kind, pages, open_page):
+    opened = open_page(pages[kind])
+    assert opened.page.locator(".ticks text").all_text_contents() == ["0", "0.5", "0.9", "0.99", "0.999", "1"]
+    for place, threshold in ((200, 0.5), (500, 0.9), (1000, 1.0)):
+        opened.move_to(place)
+        grid = numbers_of(pages[kind])["methods"][0]["reject"]["thresholds"]
+        assert threshold in grid or threshold < grid[1]
+        assert float(opened.text("#threshold-value")) == (threshold if threshold in grid else 0)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_drawings_in_tables_can_be_seen_at_every_width(width, pages, open_page):
+    opened = open_page(pages["usual"], width)
+    boxes = opened.page.locator("details[open] .spark, #columns .spark").evaluate_all(
+        "(every) => every.map((one) => one.getBoundingClientRect().width)"
+    )
+    assert len(boxes) > 20
+    assert min(boxes) >= 96
+
+
+def test_the_whole_confusion_matrix_is_on_the_page(pages, open_page):
+    opened = open_page(pages["usual"])
+    judged = METHODS["boastful"]
+    expected = np.zeros((5, 5), dtype=int)
+    np.add.at(expected, (judged.y, judged.chosen), 1)
+    cells = opened.page.locator(".whole-matrix").first.locator("tbody td").all_inner_texts()
+    assert [int(cell.replace(",", "")) for cell in cells] == expected.ravel().tolist()
+
+
+def test_the_page_of_a_command_names_commands_and_that_of_python_names_classes(pages, open_page):
+    usual, single = open_page(pages["usual"]), open_page(pages["single"])
+    assert "--max-risk" in usual.text("#reject")
+    assert "SelectiveClassifier" not in usual.text("#reject")
+    assert "SelectiveClassifier" in single.text("#reject")
+    assert "selfcal fit a.csv --target y" in usual.text("#data")
+    assert "a.csv · 2026-01-02" in usual.text("header")
 
 
 def test_a_change_of_method_keeps_the_threshold(pages, open_page):

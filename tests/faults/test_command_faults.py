@@ -168,7 +168,8 @@ def test_a_copy_of_the_target_is_named(tmp_path):
 
 @pytest.mark.fault("F5", "S2", "S11")
 @pytest.mark.parametrize(
-    "name", ["model.json", "model.safetensors", "preprocessor.skops", "report.html", "model_card.md"]
+    "name",
+    ["model.json", "model.safetensors", "preprocessor.skops", "report.html", "report.json", "model_card.md"],
 )
 def test_a_model_with_a_changed_byte(name, shelf, tmp_path):
     for path in (shelf / "people-model").iterdir():

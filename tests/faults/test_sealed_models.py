@@ -17,7 +17,14 @@ from tests.stored_models import contents, sealed, without_end
 
 __all__ = ["shelf"]  # the fixture
 
-FILES = {"model.json", "model.safetensors", "preprocessor.skops", "report.html", "model_card.md"}
+FILES = {
+    "model.json",
+    "model.safetensors",
+    "preprocessor.skops",
+    "report.html",
+    "report.json",
+    "model_card.md",
+}
 METHODS = ("auto", "temperature", "bo4sc")
 
 

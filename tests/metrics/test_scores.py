@@ -3,7 +3,9 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from sklearn.metrics import brier_score_loss
 
+from selfcal.errors import ConfigError
 from selfcal.metrics import accuracy, brier_score, log_loss
 
 from .strategies import predictions, weights_for
@@ -49,3 +51,18 @@ def test_log_loss_of_a_zero_is_the_log_of_the_float64_epsilon():
 def test_accuracy_takes_the_first_of_tied_classes():
     probs = [[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7]]
     assert accuracy([0, 1, 2], probs) == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("scale_by_half", [True, False, "auto"])
+def test_the_scale_of_the_brier_score_is_that_of_scikit_learn(k, scale_by_half):
+    rng = np.random.default_rng(0)
+    p, y, w = rng.dirichlet(np.ones(k), size=50), rng.integers(0, k, 50), rng.random(50)
+    expected = brier_score_loss(y, p, sample_weight=w, labels=range(k), scale_by_half=scale_by_half)
+    found = brier_score(y, p, sample_weight=w, scale_by_half=scale_by_half)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_unknown_scale_of_the_brier_score():
+    with pytest.raises(ConfigError, match="scale_by_half must be True, False or"):
+        brier_score([0], [[1.0, 0.0]], scale_by_half="half")

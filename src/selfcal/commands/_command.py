@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections import Counter
+from contextvars import ContextVar
 from typing import Any
 
 from typer.core import TyperCommand
@@ -13,12 +16,31 @@ from selfcal.errors import ConfigError
 _OPTIONS = {"kinds": "--kind", "n_networks": "--one-network"}
 """Options whose names differ from the argument that they set."""
 
+_running: ContextVar[tuple[str, ...]] = ContextVar("_running", default=())
+"""The command that is running, as it was typed."""
+
+_WITHOUT_EFFECT = {"--out": 1, "--report": 1, "--force": 0, "--resume": 0, "--json": 0, "--progress": 0}
+"""Options that do not change what is computed, with the number of their values."""
+
+
+def typed() -> str:
+    """The running command as it was typed, without folders of this machine and options that only say where to."""
+    words, skip = ["selfcal"], 0
+    for word in _running.get():
+        name, given, _ = word.partition("=")
+        if skip or name in _WITHOUT_EFFECT:
+            skip = 0 if skip or given else _WITHOUT_EFFECT[name]
+        else:
+            words.append(os.path.basename(word) if os.path.isabs(word) else word)
+    return shlex.join(words)
+
 
 class Command(TyperCommand):
     """A command that refuses an option with one value that is given twice, and names options in its errors."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, after a check of the options among them."""
+        _running.set((str(ctx.info_name), *args))
         parser = self.make_parser(ctx)
         try:
             _, _, given = parser.parse_args(args=list(args))

@@ -30,6 +30,14 @@ Progress = Annotated[
     ),
 ]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by",
+        metavar="COLUMN",
+        help="Also evaluate each group of rows that a column makes, such as age or site; may be repeated.",
+    ),
+]
 CORES = os.cpu_count() or 1
 
 

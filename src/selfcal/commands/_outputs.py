@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from selfcal._support.locks import LOCK, locked
+from selfcal.commands._command import typed
 from selfcal.errors import ConfigError, OutputError, SelfcalError
+
+if TYPE_CHECKING:
+    from selfcal.reporting.content import Provenance
 
 Force = Annotated[bool, typer.Option("--force", metavar="", help="Replace an output that exists.")]
 
@@ -30,6 +35,14 @@ def check_file(
             raise ConfigError(f"{option} must not name the input {source}, which would be lost.")
     if not force:
         raise ConfigError(f"{path} already exists. Add --force to replace it, or choose another {option}.")
+
+
+def made_by_command(files: Iterable[str], *, of_model: bool = False) -> Provenance:
+    """Where the report of the command that is running comes from."""
+    from selfcal.reporting.content import Provenance
+
+    today = datetime.now().astimezone().date().isoformat()
+    return Provenance(today, typed(), tuple(map(os.path.basename, files)), of_model)
 
 
 def check_page(option: str, page: Path, *, inputs: Iterable[str] = (), force: bool = False) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from selfcal.commands._options import PredictionOptions, Progress, Target, TextOptions, grouped
-from selfcal.commands._outputs import Force, check_page
+from selfcal.commands._options import By, PredictionOptions, Progress, Target, TextOptions, grouped
+from selfcal.commands._outputs import Force, check_page, made_by_command
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say
 from selfcal.errors import ConfigError
 
@@ -23,6 +23,7 @@ def evaluate(
     ],
     *,
     target: Target,
+    by: By = None,
     where: PredictionOptions,
     report: Annotated[
         Path | None, typer.Option(help="Write a report page to this file, which ends in .html.")
@@ -41,11 +42,13 @@ def evaluate(
 
       selfcal evaluate predictions.csv --target diagnosis
 
+      selfcal evaluate predictions.csv --target diagnosis --by age --by site
+
       selfcal evaluate theirs.parquet --target y --prob-prefix p_ --report theirs.html
 
       selfcal evaluate theirs.csv --target y --positive yes --confidence-column score
     """
-    from selfcal.commands._scores import ranges_text, say_verdict, scores_text
+    from selfcal.commands._scores import groups_text, ranges_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.reporting.content import Report
     from selfcal.reporting.page import write_page
@@ -55,9 +58,9 @@ def evaluate(
         check_page("--report", report, inputs=[predictions], force=force)
     with read_showing("Evaluating", predictions, show=progress or None, **text.reading()) as parts:
         judge = judge_parts(
-            parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled, n_bins=bins
+            parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled, n_bins=bins, by=by or ()
         )
-    judged = judge.result(settings={"file": predictions})
+    judged = judge.result(provenance=made_by_command([predictions]))
     notes = [judge.layout.text]
     if judge.unlabelled:
         dropped = counted(judge.unlabelled, "row")
@@ -77,9 +80,12 @@ def evaluate(
     classes = len(judge.layout.classes)
     known = counted(classes, "class", "classes") if classes else "unknown number of classes"
     say(f"{counted(judged.rows, 'row')}, {known}:")
-    say(scores_text(scores, judged.level), table=True)
+    baseline = judged.baseline if isinstance(judged, Report) else None
+    say(scores_text(scores, judged.level, baseline), table=True)
     say()
     say(ranges_text(scores), table=True)
+    if isinstance(judged, Report) and judged.methods[0].by_group:
+        say(groups_text(judged.methods[0]), table=True)
     if report is not None:
         say()
         say(f"Report: {report}")

@@ -15,8 +15,8 @@ import typer
 
 from selfcal._support.locks import locked
 from selfcal._support.signals import Stopped
-from selfcal.commands._options import MaxEpochs, Progress, TableOptions, Target, TextOptions, grouped
-from selfcal.commands._outputs import Force, check_model_folder
+from selfcal.commands._options import By, MaxEpochs, Progress, TableOptions, Target, TextOptions, grouped
+from selfcal.commands._outputs import Force, check_model_folder, made_by_command
 from selfcal.commands._shared import (
     AsJson,
     bytes_of,
@@ -53,6 +53,7 @@ def fit(
     ] = False,
     columns: TableOptions,
     text: TextOptions,
+    by: By = None,
     max_levels: Annotated[int, typer.Option(min=2, help="Maximum number of categories of one column.")] = 100,
     held_out: Annotated[float, typer.Option(help="Fraction of the rows to hold out for evaluation.")] = 0.2,
     refit: Annotated[
@@ -149,6 +150,8 @@ def fit(
             table,
             target,
             **fitting,
+            by=by or (),
+            provenance=made_by_command([data], of_model=True),
             before_training=lambda found: _show_found(found, as_json),
             before_refit=lambda _: note("Training 2 of 2, on all rows: the model to store."),
         )
@@ -220,15 +223,20 @@ def _show_found(model: TableModel, as_json: bool) -> None:
 
 def show_model(model: TableModel, folder: Path) -> None:
     """Print the scores of a model on held-out rows, and its folder."""
-    from selfcal.commands._scores import say_verdict, scores_text
+    from selfcal.commands._scores import columns_that_matter, groups_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
 
     judged = model.report.methods[0]
     say_verdict(judged)
     classes = counted(len(model.classes), "class", "classes")
     say(f"Evaluated on {counted(model.report.rows, 'held-out row')}, {classes}:")
-    say(scores_text(judged, model.report.level), table=True)
+    say(scores_text(judged, model.report.level, model.report.baseline), table=True)
+    if judged.by_group:
+        say(groups_text(judged), table=True)
     say()
+    if model.report.importance is not None:
+        say(columns_that_matter(model.report.importance))
+        say()
     if model.report.refit is not None:
         say(model.report.refit.text)
         say()

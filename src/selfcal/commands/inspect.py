@@ -68,7 +68,7 @@ def inspect(
     judged = stored.report.methods[0]
     say_verdict(judged)
     say(f"Evaluated on {counted(stored.report.rows, 'held-out row')}:")
-    say(scores_text(judged, stored.report.level), table=True)
+    say(scores_text(judged, stored.report.level, stored.report.baseline), table=True)
     if stored.report.refit is not None:
         say()
         say(stored.report.refit.text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from selfcal.commands._options import PredictionOptions, Target, TextOptions, grouped
-from selfcal.commands._outputs import Force, check_page
+from selfcal.commands._options import By, PredictionOptions, Target, TextOptions, grouped
+from selfcal.commands._outputs import Force, check_page, made_by_command
 from selfcal.commands._shared import AsJson, note, print_json, say, stem
 from selfcal.errors import ConfigError
 
@@ -25,6 +25,7 @@ def report(
     title: Annotated[
         str, typer.Option(help="The heading of the page.")
     ] = "How far can these predictions be trusted?",
+    by: By = None,
     where: PredictionOptions,
     text: TextOptions,
     as_json: AsJson = False,
@@ -45,10 +46,11 @@ def report(
     for source in predictions:
         check_source(source)
     check_page("--out", out, inputs=predictions, force=force)
-    judged, classes = {}, None
+    judged, classes, of_classes = {}, None, True
+    groups: dict[str, Any] = {}
     for source in predictions:
         parts = read_batches(source, **reading)
-        judge = judge_parts(parts, target, **columns, drop_unlabelled=where.drop_unlabelled)
+        judge = judge_parts(parts, target, **columns, drop_unlabelled=where.drop_unlabelled, by=by or ())
         if judge.predictions is None:
             raise ConfigError(
                 f"A page needs all rows in memory, and {source} has too many: use selfcal evaluate."
@@ -56,14 +58,23 @@ def report(
         if classes is not None and classes.tolist() != judge.names.tolist():
             raise ConfigError(f"All files must have the same classes in the same order; {source} has others.")
         note(f"{source}: {judge.layout.text}")
-        classes = judge.names
+        classes, of_classes, groups = judge.names, judge.of_classes, groups or judge.groups
         name = stem(source)
         judged[source if name in judged else name] = judge.predictions
-    reported = summarise(judged, title=title, classes=classes)
+    reported = summarise(
+        judged,
+        title=title,
+        classes=classes,
+        groups=groups,
+        of_classes=of_classes,
+        provenance=made_by_command(predictions),
+    )
     page = write_page(reported, out)
     if as_json:
         print_json({"report": str(page), **reported.to_dict()})
         return
     for method in reported.methods:
         say(f"{method.name}: {verdict_text(method).removeprefix('Verdict: ')}")
+        for grouped_by in method.by_group:
+            say(f"  {grouped_by.text}")
     say(f"Report: {page}")

@@ -21,6 +21,7 @@ from selfcal.metrics.classwise import (
 from selfcal.metrics.comparison import Comparison, compare
 from selfcal.metrics.confidence import overconfidence, sharpness, underconfidence
 from selfcal.metrics.decomposition import Decomposition, brier_decomposition, log_loss_decomposition
+from selfcal.metrics.discrimination import roc_auc, roc_auc_interval
 from selfcal.metrics.intervals import (
     Interval,
     clopper_pearson_interval,
@@ -100,6 +101,8 @@ __all__ = [
     "reliability_curve",
     "risk_at_coverage",
     "risk_coverage_curve",
+    "roc_auc",
+    "roc_auc_interval",
     "score_interval",
     "sece",
     "sharpness",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from selfcal._support import checks
 from selfcal._support.checks import Float
+from selfcal.errors import ConfigError
 from selfcal.metrics._rows import Block, mean_over_rows
 
 LOG_FLOOR = float(np.finfo(np.float64).eps)
@@ -70,29 +74,39 @@ def brier_score(
     y_true: ArrayLike,
     probs: ArrayLike,
     *,
+    scale_by_half: bool | Literal["auto"] = False,
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
     """Weighted mean squared distance of the probabilities to the one-hot label, summed over the classes.
 
-    `sum_i w_i sum_k (p_ik - 1[y_i = k])^2 / sum_i w_i`; for two classes twice the score of P(y=1) alone.
+    `sum_i w_i sum_k (p_ik - 1[y_i = k])^2 / sum_i w_i`; for two classes twice the score of P(y=1) alone, which is
+    what `sklearn.metrics.brier_score_loss` gives by default.
 
     Args:
         y_true: Labels, codes 0..k-1 or names from `classes`.
         probs: Probabilities, one row per sample and one column per class.
+        scale_by_half: True for half of it, "auto" for half of it with two classes only, as in scikit-learn, whose
+            default is "auto".
         classes: The label of each column, if labels are not codes.
         sample_weight: One non-negative weight per row.
 
     Returns:
-        The Brier score, in [0, 2].
+        The Brier score, in [0, 2], or in [0, 1] if halved.
 
     >>> round(brier_score([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 6)
     0.05
+    >>> round(brier_score([0, 1], [[0.9, 0.1], [0.2, 0.8]], scale_by_half="auto"), 6)
+    0.025
 
     Reference: Brier, Verification of Forecasts Expressed in Terms of Probability, Mon. Weather Rev. 78
     (1950).
     """
-    return mean_over_rows(squared_distance, y_true, probs, classes, sample_weight)
+    if scale_by_half not in (True, False, "auto"):
+        raise ConfigError(f'scale_by_half must be True, False or "auto"; got {scale_by_half!r}.')
+    score = mean_over_rows(squared_distance, y_true, probs, classes, sample_weight)
+    halved = scale_by_half is True or (scale_by_half == "auto" and checks.as_array(probs).shape[1] == 2)
+    return score / 2 if halved else score
 
 
 def negative_log_likelihood(block: Block) -> Float:

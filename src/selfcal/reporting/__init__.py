@@ -1,7 +1,8 @@
 """Reports on predictions: one self-contained HTML page, and the same as JSON and Markdown."""
 
-from selfcal.reporting.content import Report
+from selfcal.reporting.content import Provenance, Report
+from selfcal.reporting.importance import permutation_importance
 from selfcal.reporting.page import Picture, report
 from selfcal.reporting.summarise import summarise
 
-__all__ = ["Picture", "Report", "report", "summarise"]
+__all__ = ["Picture", "Provenance", "Report", "permutation_importance", "report", "summarise"]

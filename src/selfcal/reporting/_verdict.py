@@ -26,6 +26,12 @@ JUDGEMENTS: dict[Judgement, str] = {
     "mixed": "over- and under-confident",
 }
 
+USEFULNESS = {
+    "better": "better than the base rates",
+    "ranks": "ranks, but no better than the base rates",
+    "none": "no better than the base rates",
+}
+
 
 def claim_tests(judged: Predictions, *, n_bins: int, n_resamples: int, seed: int) -> dict[str, float]:
     """p-values of calibration: by the binned error, and by the largest deficit in any range."""
@@ -116,7 +122,7 @@ def in_ranges(sums: Float, level: float) -> tuple[RangeGroup, ...]:
     """`by_range` from `range_sums`."""
     bins = bins_from_sums(sums, RANGES, "right")
     filled = np.flatnonzero(bins.count)
-    groups = _findings(bins.count[filled], bins.confidence[filled], bins.accuracy[filled], level)
+    groups = findings(bins.count[filled], bins.confidence[filled], bins.accuracy[filled], level)
     return tuple(
         RangeGroup(start=float(RANGES[b]), end=float(RANGES[b + 1]), **group)
         for b, group in zip(filled, groups, strict=True)
@@ -132,7 +138,7 @@ def by_class(judged: Predictions, level: float) -> ClassGroups:
     right = np.bincount(judged.chosen, judged.correct, minlength=k)[filled] / rows[filled]
     groups = [
         ClassGroup(code=int(code), **group)
-        for code, group in zip(filled, _findings(rows[filled], claimed, right, level), strict=True)
+        for code, group in zip(filled, findings(rows[filled], claimed, right, level), strict=True)
     ]
     groups.sort(key=lambda g: max(g.claimed - g.high, g.low - g.claimed), reverse=True)
     found = [group.finding for group in groups]
@@ -144,9 +150,11 @@ def by_class(judged: Predictions, level: float) -> ClassGroups:
     )
 
 
-def _findings(rows: Int, claimed: Float, right: Float, level: float) -> list[dict[str, Any]]:
-    """Groups with intervals so wide that all of them hold at once (Bonferroni), whatever their number."""
-    low, high = metrics.wilson_interval(right, rows, level=1 - (1 - level) / len(rows))
+def findings(
+    rows: Int, claimed: Float, right: Float, level: float, of: int | None = None
+) -> list[dict[str, Any]]:
+    """Groups with intervals so wide that all of them, or all `of` them, hold at once (Bonferroni)."""
+    low, high = metrics.wilson_interval(right, rows, level=1 - (1 - level) / (of or len(rows)))
     finding = np.where(claimed > high, "over", np.where(claimed < low, "under", ""))
     columns = {"rows": rows, "claimed": claimed, "right": right, "low": low, "high": high, "finding": finding}
     lists = [column.tolist() for column in columns.values()]

@@ -13,6 +13,12 @@ Judgement = Literal["honest", "over", "under", "mixed"]
 Finding = Literal["over", "under", ""]
 """Of a group: "over", "under", or empty if its gap could be noise."""
 
+GroupFinding = Literal["over", "under", "mixed", ""]
+"""The same, or "mixed": calibrated on average, but not at each confidence."""
+
+BRIER_CONVENTION = "sum over the classes, 0 to 2; for two classes twice scikit-learn's default"
+"""The scale of all Brier scores of a report."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -137,6 +143,167 @@ class RejectCurve:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """What always predicting the base rates, the fractions of the classes among these rows, would score.
+
+    Attributes:
+        rates: The base rate of each class.
+        accuracy: The largest of them.
+        log_loss: The entropy of the classes.
+        brier_score: The Brier score.
+        roc_auc: The area under the ROC curve of predictions that are all the same.
+    """
+
+    rates: tuple[float, ...]
+    accuracy: float
+    log_loss: float
+    brier_score: float
+    roc_auc: float = 0.5
+
+
+@dataclass(frozen=True)
+class Usefulness:
+    """Whether predictions are better than the base rates, beyond noise.
+
+    Attributes:
+        kind: "better"; "ranks" if only the order of the predictions is, not their probabilities; or "none".
+        log_loss_gain: The log loss of the base rates minus that of the predictions, paired by rows.
+        text: What follows, in a sentence.
+    """
+
+    kind: Literal["better", "ranks", "none"]
+    log_loss_gain: Estimate
+    text: str
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """Scores of one class against all others.
+
+    Attributes:
+        code: The class.
+        rows: Number of rows of the class.
+        predicted: Number of rows with that prediction.
+        right: Number of rows of both kinds.
+        recall: Fraction of the rows of the class that are predicted; None without such rows.
+        precision: Fraction of the rows with that prediction that are of the class; None without such rows.
+        roc_auc: The area under the ROC curve of its probability; None without rows of the class or of others.
+    """
+
+    code: int = field(metadata={"json": "class"})
+    rows: int
+    predicted: int
+    right: int
+    recall: Estimate | None
+    precision: Estimate | None
+    roc_auc: Estimate | None
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Rows by true and predicted class.
+
+    Attributes:
+        counts: For each true class, the rows of each predicted class; empty if there are very many classes.
+        mistakes: The most frequent mistakes, as true class, predicted class and rows.
+        kinds: The number of pairs of classes that are mistaken at all.
+    """
+
+    counts: tuple[tuple[int, ...], ...]
+    mistakes: tuple[tuple[int, int, int], ...]
+    kinds: int
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """Rows of one group: mean confidence (`claimed`) and accuracy (`right`) with its interval, and the ECE.
+
+    The interval is simultaneous for all groups of the report (Bonferroni). The noise floor is the ECE that a
+    perfectly calibrated model would show on these rows by chance.
+    """
+
+    name: str
+    rows: int
+    claimed: float
+    right: float
+    low: float
+    high: float
+    ece: float
+    noise_floor: NoiseFloor
+    finding: GroupFinding
+
+
+@dataclass(frozen=True)
+class GroupedBy:
+    """The groups that the values of a column make.
+
+    Attributes:
+        column: The column.
+        text: The verdict, in a sentence.
+        groups: One entry for each group.
+    """
+
+    column: str
+    text: str
+    groups: tuple[GroupScores, ...]
+
+
+@dataclass(frozen=True)
+class ColumnImportance:
+    """What the values of one column are worth; intervals are simultaneous for all columns (Bonferroni).
+
+    Attributes:
+        column: The column.
+        log_loss: By how much the log loss rises when the column is permuted.
+        accuracy: By how much the accuracy falls.
+        finding: Whether the log loss rises beyond noise.
+    """
+
+    column: str
+    log_loss: Estimate
+    accuracy: Estimate
+    finding: bool
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Permutation importance; `permutation_importance` returns it.
+
+    Attributes:
+        columns: The columns, most important first.
+        rows: Number of rows that were permuted, drawn from `of_rows`.
+        of_rows: Number of rows that there were.
+        n_repeats: Number of permutations of each column.
+        seed: Seed of the draws.
+        text: What was measured, in a sentence.
+    """
+
+    columns: tuple[ColumnImportance, ...]
+    rows: int
+    of_rows: int
+    n_repeats: int
+    seed: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a report comes from.
+
+    Attributes:
+        date: The day on which it was made, in ISO 8601.
+        command: The command that made it, without options that only say where to; empty if made from Python.
+        files: The files that were read.
+        of_model: Whether it is on a model that the command line can predict with, and not on predictions alone.
+    """
+
+    date: str
+    command: str = ""
+    files: tuple[str, ...] = ()
+    of_model: bool = False
+
+
+@dataclass(frozen=True)
 class Mistake:
     """A row with a wrong prediction; classes are codes."""
 
@@ -201,6 +368,8 @@ class Scores:
         brier_score: Mean Brier score.
         tests: p-values of calibration, by test.
         by_range: Groups of rows by confidence.
+        roc_auc: Area under the ROC curve, for several classes the mean of one class against the others.
+        usefulness: Whether it is better than the base rates.
     """
 
     name: str
@@ -214,6 +383,8 @@ class Scores:
     brier_score: Estimate
     tests: Mapping[str, float]
     by_range: tuple[RangeGroup, ...]
+    roc_auc: Estimate | None = None
+    usefulness: Usefulness | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +398,9 @@ class MethodReport(Scores):
         by_class: Groups of rows by predicted class.
         reject: Coverage and risk at thresholds on the confidence.
         worst: The wrong predictions with the highest confidence, if rows have names.
+        by_true_class: Recall, precision and area under the ROC curve of each class; of many, the lowest recalls.
+        confusion: Rows by true and predicted class.
+        by_group: Calibration in each group of rows.
     """
 
     log_loss_behind_best: Estimate | None
@@ -235,6 +409,9 @@ class MethodReport(Scores):
     by_class: ClassGroups
     reject: RejectCurve
     worst: tuple[Mistake, ...] | None
+    by_true_class: tuple[ClassScores, ...] = ()
+    confusion: Confusion | None = None
+    by_group: tuple[GroupedBy, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +422,7 @@ class ScoreReport:
     level: float
     n_bins: int
     methods: tuple[Scores, ...]
+    brier_convention: str = BRIER_CONVENTION
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python, ready for JSON."""
@@ -268,6 +446,12 @@ class Report:
         n_resamples: Number of label sets drawn for the noise floor and the test.
         seed: Seed of the draws.
         settings: Further facts about data and training.
+        notes: Remarks on the data and the training, each a sentence or two.
+        provenance: Where the report comes from.
+        baseline: What always predicting the base rates would score.
+        of_classes: False if the predictions are a confidence alone; the classes are then "wrong" and "right".
+        brier_convention: The scale of the Brier scores.
+        importance: Which columns matter.
         methods: One entry for each method.
         labels: An audit of the training labels.
         refit: What the model was refitted on after the evaluation; None if it is the evaluated one.
@@ -286,6 +470,12 @@ class Report:
     seed: int
     settings: Mapping[str, str]
     methods: tuple[MethodReport, ...]
+    notes: tuple[str, ...] = ()
+    provenance: Provenance | None = None
+    baseline: Baseline | None = None
+    of_classes: bool = True
+    brier_convention: str = BRIER_CONVENTION
+    importance: Importance | None = None
     labels: SuspectLabels | None = None
     refit: Refit | None = None
 

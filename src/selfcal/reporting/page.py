@@ -9,21 +9,23 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from selfcal._support.files import write_together
 from selfcal.errors import ConfigError
 from selfcal.reporting._explorer import FULL_MATRIX_CLASSES, PAIRS_SHOWN
 from selfcal.reporting._names import counted
-from selfcal.reporting._verdict import JUDGEMENTS, percent_range
+from selfcal.reporting._verdict import JUDGEMENTS, USEFULNESS, percent_range
 from selfcal.reporting.card import model_card
-from selfcal.reporting.content import Report
+from selfcal.reporting.content import Importance, Provenance, Report
 from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import TITLE, summarise
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from selfcal.label_noise.audit import LabelAudit
 
 JSON = partial(json.dumps, allow_nan=False)
+COLUMNS_SHOWN = 30
+SLIDER = ((0.0, 0), (0.5, 200), (0.9, 500), (0.99, 720), (0.999, 860), (1.0, 1000))
+"""The scale of the slider: thresholds and their places, finer near certainty; between them it is linear."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,10 @@ def report(
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
     settings: Mapping[str, object] | None = None,
+    notes: Sequence[str] = (),
+    groups: Mapping[str, ArrayLike] | None = None,
+    importance: Importance | None = None,
+    provenance: Provenance | None = None,
     labels: LabelAudit | None = None,
     pictures: Sequence[Picture] = (),
     **options: Any,
@@ -76,6 +85,10 @@ def report(
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
         settings: Further facts about data and training, by name.
+        notes: Remarks on the data and the training, each a sentence or two.
+        groups: For each name, such as "age", a value per row: calibration is also evaluated for each group of rows.
+        importance: Which columns matter, as `permutation_importance` returns it.
+        provenance: Where the report comes from; by default only today's date.
         labels: An audit of the training labels, to show the rows that look wrong.
         pictures: More figures to show after the tables.
         **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
@@ -101,6 +114,10 @@ def report(
         classes=classes,
         row_names=row_names,
         settings=settings,
+        notes=notes,
+        groups=groups,
+        importance=importance,
+        provenance=provenance or Provenance(datetime.now().astimezone().date().isoformat()),
         labels=labels,
         **options,
     )
@@ -136,8 +153,17 @@ def render(judged: Report, pictures: Sequence[Picture] = ()) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "number": number, "counted": counted}
-    environment.globals |= {"percent_range": percent_range, "judgements": JUDGEMENTS}
+    environment.filters |= {
+        "percent": percent,
+        "number": number,
+        "counted": counted,
+        "slider_place": slider_place,
+    }
+    environment.globals |= {
+        "percent_range": percent_range,
+        "judgements": JUDGEMENTS,
+        "usefulness": USEFULNESS,
+    }
     style, script = (
         files("selfcal.reporting").joinpath("templates", name).read_text()
         for name in ("report.css", "report.js")
@@ -154,6 +180,9 @@ def render(judged: Report, pictures: Sequence[Picture] = ()) -> str:
         full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
         pairs_shown=PAIRS_SHOWN,
         top_risk=_top_risk(judged),
+        columns_shown=COLUMNS_SHOWN,
+        slider_stops=SLIDER,
+        slider_scale=" ".join(f"{threshold:g}:{place}" for threshold, place in SLIDER),
     )
 
 
@@ -176,6 +205,16 @@ def number(value: float | None) -> str:
     if value is None:
         return "?"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4f}"
+
+
+def slider_place(threshold: float) -> float:
+    """The place of a threshold on the slider.
+
+    >>> slider_place(0.95), slider_place(1.0)
+    (622.2, 1000.0)
+    """
+    thresholds, places = zip(*SLIDER, strict=True)
+    return round(float(np.interp(threshold, thresholds, places)), 1)
 
 
 def _top_risk(judged: Report) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,14 +17,18 @@ from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics._rows import values_per_row
 from selfcal.metrics.intervals import ROW_SCORES
-from selfcal.reporting import _explorer, _verdict
+from selfcal.reporting import _classes, _explorer, _groups, _verdict
+from selfcal.reporting._classes import estimate
 from selfcal.reporting._names import shown, shown_apart
 from selfcal.reporting.content import (
+    Baseline,
     Bin,
     Estimate,
+    Importance,
     MethodReport,
     Mistake,
     NoiseFloor,
+    Provenance,
     RejectCurve,
     Report,
     SuspectLabel,
@@ -47,6 +52,11 @@ def summarise(
     classes: ArrayLike | None = None,
     row_names: Sequence[object] | None = None,
     settings: Mapping[str, object] | None = None,
+    notes: Sequence[str] = (),
+    groups: Mapping[str, ArrayLike] | None = None,
+    importance: Importance | None = None,
+    provenance: Provenance | None = None,
+    of_classes: bool = True,
     labels: LabelAudit | None = None,
     label_rows: Sequence[int] | None = None,
     n_worst: int = 20,
@@ -64,6 +74,12 @@ def summarise(
         classes: The name of each class; by default its code.
         row_names: A name for each row. Only with them are single rows shown: the worst mistakes.
         settings: Further facts about data and training, by name.
+        notes: Remarks on the data and the training, each a sentence or two.
+        groups: For each name, such as "age", a value per row: calibration is also evaluated for each group of rows.
+            Numbers are cut at quantiles, rare categories are pooled, and missing values are a group.
+        importance: Which columns matter, as `permutation_importance` returns it.
+        provenance: Where the report comes from.
+        of_classes: False if the two columns of the probabilities are of a wrong and a right prediction.
         labels: An audit of the training labels; its first flagged rows are shown.
         label_rows: The number of each audited row in its table, if it differs from its index in the audit.
         n_worst: Number of the worst mistakes to list.
@@ -94,7 +110,9 @@ def summarise(
     losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
     leader = min(losses, key=lambda name: float(losses[name].mean()))
     method_names = shown_apart(list(methods))
-    how = _Evaluation(level, n_bins, n_resamples, seed)
+    coin = _classes.baseline(first.y, k)
+    grouping = _groups.cut_all(groups or {}, n)
+    how = _Evaluation(level, n_bins, n_resamples, seed, coin, grouping, of_classes)
     judged = [
         how.of(
             p,
@@ -119,6 +137,11 @@ def summarise(
         n_resamples=n_resamples,
         seed=seed,
         settings={shown(name): shown(value, 200) for name, value in (settings or {}).items()},
+        notes=tuple(shown(text, 600) for text in notes),
+        provenance=provenance and _printable(provenance),
+        baseline=coin,
+        of_classes=of_classes,
+        importance=importance,
         methods=tuple(judged),
         labels=None if labels is None else _labels(labels, label_rows),
     )
@@ -144,6 +167,9 @@ class _Evaluation(NamedTuple):
     n_bins: int
     n_resamples: int
     seed: int
+    coin: Baseline
+    groups: Mapping[str, _groups.Groups]
+    of_classes: bool
 
     def of(
         self,
@@ -170,6 +196,10 @@ class _Evaluation(NamedTuple):
             p.confidence, n_bins=self.n_bins, n_resamples=self.n_resamples, seed=self.seed
         )
         tests = _verdict.claim_tests(p, n_bins=self.n_bins, n_resamples=self.n_resamples, seed=self.seed)
+        of_each = _classes.class_scores(p, self.level)
+        useful = _classes.usefulness(
+            p, losses, self.coin, of_each["roc_auc"], level=self.level, of_classes=self.of_classes
+        )
         low, high = metrics.wilson_interval(bins.mean_accuracy, len(p.y), level=self.level)
         return MethodReport(
             name=name,
@@ -177,15 +207,13 @@ class _Evaluation(NamedTuple):
             verdict=_verdict.verdict(p, level=self.level),
             mean_confidence=bins.mean_confidence,
             accuracy=Estimate(float(p.correct.mean()), float(low), float(high)),
-            ece=_estimate(ece),
+            ece=estimate(ece),
             noise_floor=NoiseFloor(floor.mean, floor.low, floor.high),
-            log_loss=_estimate(metrics.mean_interval(losses, level=self.level, bounds=(0.0, math.inf))),
+            log_loss=estimate(metrics.mean_interval(losses, level=self.level, bounds=(0.0, math.inf))),
             log_loss_behind_best=None
             if behind is None
-            else _estimate(metrics.mean_interval(behind, level=self.level)),
-            brier_score=_estimate(
-                metrics.score_interval(p.y, p.probs, score="brier_score", level=self.level)
-            ),
+            else estimate(metrics.mean_interval(behind, level=self.level)),
+            brier_score=estimate(metrics.score_interval(p.y, p.probs, score="brier_score", level=self.level)),
             tests=tests,
             below_chance=p.below_chance,
             bins=_bins(bins, self.level),
@@ -193,15 +221,10 @@ class _Evaluation(NamedTuple):
             by_class=_verdict.by_class(p, self.level),
             reject=reject,
             worst=worst,
+            usefulness=useful,
+            by_group=_groups.judge_groups(p, self.groups, level=self.level, seed=self.seed),
+            **of_each,
         )
-
-
-def _estimate(interval: metrics.Interval) -> Estimate:
-    """The interval without infinite ends, which a single row has and JSON has not."""
-    ends = (interval.value, interval.low, interval.high)
-    value, low, high = (end if math.isfinite(end) else None for end in ends)
-    assert value is not None, "a score is finite"
-    return Estimate(value, low, high)
 
 
 def _bins(bins: Bins, level: float) -> tuple[Bin, ...]:
@@ -209,6 +232,12 @@ def _bins(bins: Bins, level: float) -> tuple[Bin, ...]:
     columns = (bins.edges[:-1], bins.edges[1:], bins.count, bins.confidence, bins.accuracy, low, high)
     every = (Bin(*values) for values in zip(*(column.tolist() for column in columns), strict=True))
     return tuple(one for one in every if one.rows)
+
+
+def _printable(made: Provenance) -> Provenance:
+    files = tuple(shown(file, 200) for file in made.files)
+    command = shown(made.command, 600) if made.command else ""
+    return replace(made, files=files, command=command)
 
 
 def _labels(audit: LabelAudit, numbers: Sequence[int] | None) -> SuspectLabels:

@@ -28,7 +28,7 @@ FORMAT = "selfcal model"
 FORMAT_VERSION = 2
 """In version 1, `model.json` itself had no hash."""
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
-EXTRAS = ("preprocessor.skops", "report.html", "model_card.md")
+EXTRAS = ("preprocessor.skops", "report.html", "report.json", "model_card.md")
 """Optional files of the folder."""
 MAX_JSON_BYTES = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""
@@ -140,8 +140,8 @@ def read_extra(path: AnyPath, name: str) -> bytes | None:
 
     Args:
         path: The folder.
-        name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``. Whoever reads the first, a zip archive,
-            with skops must trust no types but those that skops knows.
+        name: ``preprocessor.skops``, ``report.html``, ``report.json`` or ``model_card.md``. Whoever reads the first,
+            a zip archive, with skops must trust no types but those that skops knows.
     """
     one_of("name", name, EXTRAS)
     return read(path)[1].get(name)

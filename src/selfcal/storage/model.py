@@ -4,7 +4,7 @@
 |---|---|
 | `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
 | `model.json` | everything else, the SHA-256 of each other file, and at its end the SHA-256 of all before it |
-| `preprocessor.skops`, `report.html`, `model_card.md` | what was given to `save` as extras |
+| `preprocessor.skops`, `report.html`, `report.json`, `model_card.md` | what was given to `save` as extras |
 
 What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
 """
@@ -104,7 +104,8 @@ class Storable(ABC):
         Args:
             path: The folder: new, empty, or with a model, which stays until the new one is whole.
             metrics: Numbers to keep with it; NaN becomes null.
-            extras: Further files by name: ``preprocessor.skops``, ``report.html`` or ``model_card.md``.
+            extras: Further files by name: ``preprocessor.skops``, ``report.html``, ``report.json`` or
+                ``model_card.md``.
             own_network: Store a network that is not from `selfcal.models`, by its weights alone.
 
         Returns:

@@ -160,6 +160,20 @@ class Preprocessor:
         return FeatureGroups(tuple(missing), tuple(pairwise(stops)))
 
     @property
+    def columns(self) -> dict[str, list[int]]:
+        """The encoded features that each column of the table becomes, by their positions in `feature_names`."""
+        numbers = [c.name for kind in ("number", "boolean") for c in self._of(kind)]
+        numbers += [c.name for c in self._of("date") for _ in _DATE_PARTS]
+        found: dict[str, list[int]] = {name: [] for name in (*numbers, *self.levels)}
+        for place, name in enumerate(numbers):
+            found[name].append(place)
+        for number, mark in self.groups.missing:
+            found[numbers[number]].append(mark)
+        for name, (start, stop) in zip(self.levels, self.groups.categories, strict=True):
+            found[name].extend(range(start, stop))
+        return found
+
+    @property
     def inputs(self) -> list[dict[str, Any]]:
         """The inputs before scaling: numbers, then categories, whose code is the position in the list."""
         categories = [{"name": name, "categories": levels.names} for name, levels in self.levels.items()]

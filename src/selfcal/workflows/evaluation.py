@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from selfcal._support.binning import Chunk, bins_from_sums, chunk_sums, uniform_edges
 from selfcal._support.checks import Int
-from selfcal.errors import DataError
+from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import CalibrationAccumulator
 from selfcal.reporting import _verdict
 from selfcal.reporting.content import Estimate, NoiseFloor, Report, ScoreReport, Scores
@@ -22,6 +22,7 @@ from selfcal.reporting.summarise import summarise
 from selfcal.tabular.cells import as_text, first_row
 from selfcal.tabular.schema import column_named
 from selfcal.workflows._class_columns import WHOLE, whole
+from selfcal.workflows._group_values import group_values
 from selfcal.workflows.layout import Layout
 from selfcal.workflows.layout_search import find_layout
 
@@ -40,6 +41,7 @@ class Judge:
         drop_unlabelled: Drop rows without a label, instead of an error.
         n_bins: Number of bins of the calibration error.
         keep: Maximum number of probabilities to keep for the finer tests and the page.
+        by: Columns that make groups of rows, each of which is evaluated as well.
 
     Example:
         >>> table = pl.DataFrame({"y": ["no", "yes"], "prob_no": [0.9, 0.2], "prob_yes": [0.1, 0.8]})
@@ -49,7 +51,13 @@ class Judge:
     """
 
     def __init__(
-        self, layout: Layout, *, drop_unlabelled: bool = False, n_bins: int = 15, keep: int = MOST_KEPT
+        self,
+        layout: Layout,
+        *,
+        drop_unlabelled: bool = False,
+        n_bins: int = 15,
+        keep: int = MOST_KEPT,
+        by: Sequence[str] = (),
     ) -> None:
         self.layout, self.drop_unlabelled, self.n_bins, self.keep = layout, drop_unlabelled, n_bins, keep
         self.unlabelled = self.rows = 0
@@ -58,6 +66,7 @@ class Judge:
         self._bins: Any = 0.0
         self._ranges: Any = 0.0
         self._kept: list[Predictions] | None = []
+        self._groups: dict[str, list[pl.Series]] = {name: [] for name in by}
 
     def update(self, part: pl.DataFrame) -> Judge:
         """Add rows."""
@@ -72,6 +81,8 @@ class Judge:
             self.unlabelled += int(unlabelled.sum())
             part, labels = part.filter(~unlabelled), labels.drop_nulls()
         if part.height:
+            for name, cells in self._groups.items():
+                cells.append(as_text(part[column_named(part, name)]))
             self._add(self._claims_of(part, labels))
         self.rows += part.height
         return self
@@ -89,18 +100,31 @@ class Judge:
         names = ("y", "chosen", "confidence", "probs")
         return Predictions(*(np.concatenate([getattr(part, name) for part in self._kept]) for name in names))
 
+    @property
+    def of_classes(self) -> bool:
+        """Whether the predictions are probabilities of classes, and not a confidence alone."""
+        return bool(self.layout.columns)
+
+    @property
+    def groups(self) -> dict[str, NDArray[Any]]:
+        """The values of the columns that make groups, one per row."""
+        return {name: group_values(pl.concat(cells)) for name, cells in self._groups.items()}
+
     def result(self, level: float = 0.95, **about: Any) -> Report | ScoreReport:
         """The report on all rows, or one from the sums alone if there were too many rows to keep.
 
         Args:
             level: The level of the intervals.
-            **about: `title`, `subtitle` and `settings`, as in `summarise`.
+            **about: `title`, `subtitle`, `settings` and `provenance`, as in `summarise`.
         """
         if not self.rows:
             raise DataError("Evaluation needs at least one labelled row; got none.")
         kept = self.predictions
         if kept is not None:
+            about |= {"groups": self.groups, "of_classes": self.of_classes}
             return summarise({NAME: kept}, classes=self.names, n_bins=self.n_bins, level=level, **about)
+        if self._groups:
+            raise ConfigError(f"--by needs all rows in memory, and {self.rows:,} are too many. Leave it out.")
         return ScoreReport(rows=self.rows, level=level, n_bins=self.n_bins, methods=(self._from_sums(level),))
 
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
@@ -172,8 +196,8 @@ class Judge:
 
 
 def judge_parts(parts: Iterable[pl.DataFrame], target: str, **options: Any) -> Judge:
-    """Evaluate the parts of a table; options are those of `find_layout` and `drop_unlabelled`, `n_bins`, `keep`."""
-    own = {name: options.pop(name) for name in ("drop_unlabelled", "n_bins", "keep") if name in options}
+    """Evaluate the parts of a table; options are those of `find_layout` and of `Judge`."""
+    own = {name: options.pop(name) for name in ("drop_unlabelled", "n_bins", "keep", "by") if name in options}
     judge: Judge | None = None
     for part in parts:
         if judge is None:

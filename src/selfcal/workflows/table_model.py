@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,14 +19,16 @@ from selfcal._support.progress import progress_bar
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
-from selfcal.reporting.content import Report
+from selfcal.reporting.content import Provenance, Report
+from selfcal.reporting.importance import permutation_importance
 from selfcal.reporting.predictions import Predictions
 from selfcal.storage import read_extra
 from selfcal.tabular.io.reading import MEMORY_BUDGET
 from selfcal.tabular.leakage import leaks
 from selfcal.tabular.preprocessing import Preprocessor
-from selfcal.tabular.schema import Schema
+from selfcal.tabular.schema import Schema, column_named
 from selfcal.tabular.split import Division, Parts, divide
+from selfcal.workflows._group_values import group_values
 from selfcal.workflows.inspection import PREPROCESSOR, no_table
 from selfcal.workflows.table_report import report_on
 from selfcal.workflows.table_storage import TableContents
@@ -120,6 +122,8 @@ class TableModel:
         drop_unlabelled: bool = False,
         classes_anyway: bool = False,
         group: str | None = None,
+        by: Sequence[str] = (),
+        provenance: Provenance | None = None,
         before_training: Callable[[Self], None] | None = None,
         before_refit: Callable[[Self], None] | None = None,
         **reading: Any,
@@ -133,11 +137,17 @@ class TableModel:
             classes_anyway: Accept a target that looks continuous; each number is a class.
             group: A column whose equal values belong together, such as the patient of each visit: their rows are on
                 one side of every split. It is not used as a feature. By default copies of a row are kept together.
+            by: Columns that make groups of held-out rows, each of which is evaluated as well.
+            provenance: Where the table comes from, for the report.
             before_training: Called once `schema`, `classes` and `notes` are set.
             before_refit: Called once the model is evaluated, if it is fitted again.
             **reading: Options of `infer_schema`: `kinds`, `missing`, `nonfinite` and `decimal`.
         """
         options = {"drop_unlabelled": drop_unlabelled, "classes_anyway": classes_anyway, "group": group}
+        for name in by:
+            column_named(table, name)
+        if target in by:
+            raise ConfigError(f"--by must name another column than the target {target!r}.")
         divided = self._divide(table, target, **options, **reading)
         labels = divided.labels
         rows = TrainingRows(divided.table, labels.codes, divided.groups, divided.parts, labels.classes)
@@ -150,18 +160,20 @@ class TableModel:
         second = self._prepared_refit(rows) if self.refit else None  # its errors come before training, too
         if second is None:
             self._train(first)
-            judged = self._judge(rows)
+            judged, about = self._judge(rows), self._questions(rows, by)
         else:
             with progress_bar("Training", 2, self.classifier.verbose, ends_early=True) as advance:
                 advance(0, "1 of 2")
                 self._train(first)
-                judged = self._judge(rows)
+                judged, about = self._judge(rows), self._questions(rows, by)
                 if before_refit is not None:
                     before_refit(self)
                 advance(1, "2 of 2")
                 self._train(second, "Refit: ")
             self._replace_by(second)
-        self.report = report_on(judged, first, second, seed=self.seed, notes=self.notes)
+        self.report = report_on(
+            judged, first, second, seed=self.seed, notes=self.notes, provenance=provenance, **about
+        )
         return self
 
     def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
@@ -239,6 +251,20 @@ class TableModel:
         judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
         return judged
+
+    def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
+        """The groups of the held-out rows, and which columns matter for them."""
+        held_out = rows.table[rows.parts.held_out]
+        categories = {column.name for column in self.schema.used if column.kind == "category"}
+        groups = {name: group_values(held_out[name], as_category=name in categories) for name in by}
+        importance = permutation_importance(
+            lambda values: self.classifier.predict_with_confidence(values)[2],
+            self.preprocessor.transform(held_out),
+            rows.codes[rows.parts.held_out],
+            columns=self.preprocessor.columns,
+            seed=self.seed,
+        )
+        return {"groups": groups, "importance": importance}
 
     def _prepared_refit(self, rows: TrainingRows) -> Fit:
         """The fit on all rows: a preprocessor and a classifier of its own, with the same settings."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from selfcal.workflows.inspection import tried
 from selfcal.workflows.table_training import Fit, TrainingRows
 
 
-def report_on(
-    judged: Predictions, fit: Fit, refit: Fit | None = None, *, seed: int, notes: Sequence[str]
-) -> Report:
+def report_on(judged: Predictions, fit: Fit, refit: Fit | None = None, *, seed: int, **about: Any) -> Report:
     """Report on predictions for held-out rows, and on how the model was trained.
 
     Args:
@@ -24,7 +22,7 @@ def report_on(
         fit: The fit of the model that made them.
         refit: The fit of the model that replaces it, if another does.
         seed: The seed of the splits and the training.
-        notes: Notes for the user on the data and the training.
+        **about: `notes`, `groups`, `importance` and `provenance`, as in `summarise`.
     """
     rows, classifier, schema = fit.rows, fit.classifier, fit.preprocessor.schema
     method = classifier.method_.name
@@ -42,7 +40,6 @@ def report_on(
         **tried(getattr(classifier, "selection_", ())),
         "steps": classifier.n_iter_,
         "columns used": f"{len(schema.used):,} of {len(schema.columns):,}",
-        **{f"note {number}": note for number, note in enumerate(notes, start=1)},
     }
     report = summarise(
         {method: judged},
@@ -52,6 +49,7 @@ def report_on(
         settings=settings,
         labels=classifier.suspect_labels() if classifier.trains_several else None,
         label_rows=rows.fitted.tolist(),
+        **about,
     )
     return report if refit is None else replace(report, refit=_refit(fit.rows, refit.rows))
 

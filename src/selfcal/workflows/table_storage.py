@@ -15,7 +15,7 @@ from selfcal.errors import DataError
 from selfcal.reporting._plain import to_plain
 from selfcal.reporting.card import model_card
 from selfcal.reporting.content import Report
-from selfcal.reporting.page import render
+from selfcal.reporting.page import JSON, render
 from selfcal.storage import skops_archive
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.workflows.inspection import PREPROCESSOR
@@ -50,6 +50,7 @@ class TableContents:
         return {
             PREPROCESSOR: skops_archive.dump(stored),
             "report.html": render(self.report).encode(),
+            "report.json": (JSON(self.report.to_dict(), indent=1) + "\n").encode(),
             "model_card.md": model_card(self.report).encode(),
         }
 

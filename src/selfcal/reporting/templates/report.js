@@ -7,6 +7,7 @@
   const count = (n) => n.toLocaleString("en-US");
   const write = (id, text) => { byId(id).textContent = text; };
   const scale = Object.fromEntries(Object.entries(chart.dataset).map(([name, value]) => [name, Number(value)]));
+  let at = numbers.methods[0].reject.start;
   const chosen = () => (picker ? Number(picker.value) : 0);
 
   // what is left at threshold number `at`: all that is lost in later steps
@@ -47,7 +48,7 @@
   }
 
   function update() {
-    const reject = numbers.methods[chosen()].reject, at = Number(slider.value);
+    const reject = numbers.methods[chosen()].reject;
     const accepted = reject.accepted[at], errors = reject.errors[at], all = reject.errors[0];
     const threshold = String(reject.thresholds[at]);
     slider.setAttribute("aria-valuetext", `threshold ${threshold}`);
@@ -64,16 +65,33 @@
     if (byId("confusion")) matrix(reject, at); else pairs(reject, at);
   }
 
-  function nearest(threshold) {
-    const grid = numbers.methods[chosen()].reject.thresholds;
-    slider.max = grid.length - 1;
-    slider.value = grid.reduce((best, t, i) => (Math.abs(t - threshold) < Math.abs(grid[best] - threshold) ? i : best), 0);
+  // the scale is the same for every method and every page: pairs of a threshold and its place, with lines between them
+  const stops = slider.dataset.scale.split(" ").map((stop) => stop.split(":").map(Number));
+  function between(value, from, to) {
+    const next = Math.max(1, stops.findIndex((stop) => stop[from] >= value));
+    const [low, high] = [stops[next - 1], stops[next]];
+    return low[to] + (high[to] - low[to]) * (value - low[from]) / (high[from] - low[from]);
+  }
+  const grid = () => numbers.methods[chosen()].reject.thresholds;
+  const nearest = (place) => grid().reduce(
+    (best, t, i) => (Math.abs(between(t, 0, 1) - place) < Math.abs(between(grid()[best], 0, 1) - place) ? i : best), 0);
+
+  function moveTo(index) {
+    at = Math.min(Math.max(index, 0), grid().length - 1);
+    slider.value = between(grid()[at], 0, 1);
+    update();
   }
 
-  slider.addEventListener("input", update);
+  slider.addEventListener("input", () => { at = nearest(Number(slider.value)); update(); });
+  slider.addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -Infinity, End: Infinity };
+    if (!(event.key in steps) || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    moveTo(at + steps[event.key]);
+    slider.dispatchEvent(new Event("change"));
+  });
   slider.addEventListener("change", () => write("reject-status", `Coverage ${byId("coverage").textContent}, risk ${byId("risk").textContent}`));
-  if (picker) picker.addEventListener("change", () => { nearest(Number(byId("threshold-value").textContent)); update(); });
+  if (picker) picker.addEventListener("change", () => moveTo(nearest(between(Number(byId("threshold-value").textContent), 0, 1))));
   window.addEventListener("beforeprint", () => document.querySelectorAll("section > details").forEach((part) => { part.open = true; }));
-  nearest(numbers.methods[0].reject.thresholds[numbers.methods[0].reject.start]);
-  update();
+  moveTo(at);
 })();
