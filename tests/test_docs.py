@@ -3,6 +3,9 @@
 import inspect
 import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,10 @@ ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 FULL = SelfCalibratedClassifier().max_epochs
 MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
+SCRIPT = re.compile(r"# (\w+\.py)\n")
+"""A block that begins with the name of a file is run as that script."""
+
+EXTRAS = ("dask",)
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -34,7 +41,20 @@ def test_python_blocks_run(page, max_epochs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for number, code in enumerate(blocks(page, "python"), start=1):
-        exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+        if script := SCRIPT.match(code):
+            Path(script[1]).write_text(code)
+            subprocess.run([sys.executable, script[1]], check=True)
+        elif not not_installed(code):
+            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+
+
+def not_installed(code):
+    """The extras that a block imports and that are not there."""
+    return [
+        name
+        for name in EXTRAS
+        if re.search(rf"^(import|from) {name}\b", code, re.MULTILINE) and not find_spec(name)
+    ]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda p: p.name)

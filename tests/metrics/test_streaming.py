@@ -142,3 +142,91 @@ def test_memory_does_not_grow():
     assert len(pickle.dumps(seen)) == size
     assert grown < 100_000
     assert seen.compute().n == 105_000
+
+
+def detailed(k=4, **options):
+    return CalibrationAccumulator(k, details=True, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("of_class", [None, 1])
+def test_intervals_are_those_of_all_rows(weighted, of_class):
+    y, p, _ = drawn(3000)
+    w = weights_for(len(y)) if weighted else None
+    seen = detailed(of_class=of_class)
+    for rows in np.array_split(np.arange(len(y)), 7):
+        seen.update(y[rows], p[rows], None if w is None else w[rows])
+    found = seen.compute(level=0.9, seed=3).intervals
+    expected = {
+        score: metrics.score_interval(y, p, score=score, level=0.9, sample_weight=w)
+        for score in ("log_loss", "brier_score")
+    } | {
+        "ece": metrics.calibration_error_interval(y, p, of_class=of_class, level=0.9, seed=3, sample_weight=w)
+    }
+    if of_class is None:
+        expected["accuracy"] = metrics.score_interval(y, p, score="accuracy", level=0.9, sample_weight=w)
+    for name, interval in expected.items():
+        assert found[name].value == pytest.approx(interval.value, rel=1e-12), name
+        # the ends of the ECE are found by bisection, to 1e-5
+        tolerance = {"abs": 2e-5} if name == "ece" else {"rel": 1e-9}
+        assert (found[name].low, found[name].high) == pytest.approx(
+            (interval.low, interval.high), **tolerance
+        )
+
+
+def test_noise_floor_test_and_curve_are_close_to_those_of_all_rows():
+    y, p, _ = drawn(20_000)
+    found = detailed().update(y, p).compute()
+    floor = metrics.ece_noise_floor(p.max(axis=1))
+    assert found.noise_floor.mean == pytest.approx(floor.mean, rel=0.05)
+    assert found.noise_floor.high == pytest.approx(floor.high, rel=0.1)
+    test = metrics.kuiper_test(y, p)
+    assert found.kuiper.statistic == pytest.approx(test.statistic, rel=0.1)
+    assert found.kuiper.statistic <= test.statistic + 1e-9
+    curve = metrics.risk_coverage_curve(y, p)
+    assert found.risk_coverage.aurc == pytest.approx(curve.aurc, rel=1e-3)
+    for threshold, coverage, risk in zip(
+        found.risk_coverage.thresholds, found.risk_coverage.coverage, found.risk_coverage.risk, strict=True
+    ):
+        accepted = p.max(axis=1) >= threshold
+        assert coverage == pytest.approx(accepted.mean())
+        assert risk == pytest.approx((p.argmax(axis=1) != y)[accepted].mean(), abs=1e-12)
+
+
+def test_the_noise_floor_covers_what_calibrated_models_show():
+    rng = np.random.default_rng(0)
+    below = 0
+    for _ in range(200):
+        p = rng.dirichlet(np.ones(3), size=400)
+        y = (p.cumsum(axis=1) > rng.random((400, 1))).argmax(axis=1)
+        found = detailed(3).update(y, p).compute()
+        below += found.ece <= found.noise_floor.high
+    assert 0.88 <= below / 200 <= 0.99
+
+
+def test_sums_of_the_same_batches_merged_in_order_are_the_same_bits():
+    y, p, _ = drawn(5000)
+    parts = np.array_split(np.arange(len(y)), 5)
+    one = detailed()
+    for rows in parts:
+        one.merge(detailed().update(y[rows], p[rows]))
+    states = [json.loads(json.dumps(detailed().update(y[rows], p[rows]).to_dict())) for rows in parts[::-1]]
+    other = detailed()
+    for state in states[::-1]:
+        other.merge(CalibrationAccumulator.from_dict(state))
+    assert one.to_dict() == other.to_dict()
+
+
+def test_weights_of_any_scale_and_sums_stored_before_there_were_details():
+    y, p, _ = drawn(300)
+    w = weights_for(300)
+    small, large = (detailed().update(y, p, w * scale).compute() for scale in (1e-200, 1e200))
+    for name, interval in small.intervals.items():
+        assert interval.high == pytest.approx(large.intervals[name].high)
+    state = CalibrationAccumulator(4).update(y, p).to_dict()
+    state["sums"] = {name: state["sums"][name] for name in ("top_label", "scores", "classwise")}
+    del state["details"], state["of_class"]
+    restored = CalibrationAccumulator.from_dict(state)
+    again = restored + restored
+    assert again.compute().n == 600
+    assert again.compute().ece == pytest.approx(metrics.expected_calibration_error(y, p))

@@ -141,3 +141,16 @@ def test_the_encoder_is_the_preprocessor_from_numbers_on(columns):
 def test_not_fitted(tmp_path):
     with pytest.raises(NotFittedError):
         to_onnx(SelfCalibratedClassifier(), tmp_path / "model.onnx")
+
+
+def test_the_graph_of_a_classifier_fitted_on_a_data_frame():
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {"size": 1e4 * rng.normal(size=120), "colour": rng.choice(["red", "green", None], 120).tolist()}
+    )
+    clf = SelfCalibratedClassifier("standard", max_epochs=20, hidden=(5,), random_state=0)
+    state = clf.fit(table, table["size"].to_numpy() > 0)._state()
+    graph = torch.nn.Sequential(_Encoder(state.preprocessor), _Pipeline(state, _head(state.calibrator)))
+    raw, _ = state.preprocessor._raw(table)
+    found = graph.eval()(torch.from_numpy(raw)).detach().numpy()
+    np.testing.assert_allclose(found, clf.predict_proba(table), rtol=0, atol=1e-5)

@@ -34,16 +34,14 @@ def test_a_stored_model_says_the_same_bit_for_bit(model, tmp_path):
 
 def test_the_classifier_inside_answers_with_names(model, tmp_path):
     clf = SelfCalibratedClassifier.load(model.save(tmp_path / "m"))
-    X = model.preprocessor.transform(table_of())
-    assert set(clf.predict(X)) <= set(model.classes)
+    assert set(clf.predict(table_of())) <= set(model.classes)
 
 
 def test_the_threshold_is_that_of_the_selective_classifier_on_the_held_out_rows(model):
     table = table_of()
     parts = TableModel("temperature", max_epochs=20).parts(table, "kind")
     apart = table[parts.held_out]
-    X = model.preprocessor.transform(apart)
-    chosen = SelectiveClassifier(model.classifier, max_risk=0.4).fit(X, apart["kind"].to_numpy())
+    chosen = SelectiveClassifier(model.classifier, max_risk=0.4).fit(apart, apart["kind"].to_numpy())
     assert model.threshold(0.4)[0] == chosen.threshold_
     assert model.threshold(0.4)[1].errors == chosen.guarantee_.errors
 
@@ -120,7 +118,7 @@ def test_copies_of_a_row_are_held_out_together_by_the_default_method(monkeypatch
     monkeypatch.setattr(SelfCalibratedClassifier, "fit", spy)
     model = TableModel(max_epochs=1, hidden=(4,)).fit(table, "kind")
     assert model.classifier.method == "auto"
-    rows = [row.tobytes() for row in seen["X"]]
+    rows = seen["X"].rows()
     assert len(set(rows)) < len(rows)  # copies are there
     assert len(set(zip(rows, seen["groups"], strict=True))) == len(set(rows)) == len(set(seen["groups"]))
     assert len(rows) + len(model.held_out_wrong) == table.height

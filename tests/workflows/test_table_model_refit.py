@@ -57,8 +57,7 @@ def test_no_guarantee_of_the_model_before_is_given_for_the_other(models, tmp_pat
         with pytest.raises(ConfigError, match=r"this model was refitted on all rows. Fit it without --refit"):
             model.threshold(0.4)
     new = table_of(100, seed=1)  # the way out that the error names
-    X = models[1].preprocessor.transform(new)
-    chosen = SelectiveClassifier(models[1].classifier, max_risk=0.5).fit(X, new["kind"].to_numpy())
+    chosen = SelectiveClassifier(models[1].classifier, max_risk=0.5).fit(new, new["kind"].to_numpy())
     assert chosen.guarantee_.n == 100
 
 

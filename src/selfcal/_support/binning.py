@@ -222,18 +222,23 @@ def array_chunks(correct: Float, confidence: Float, sample_weight: Float | None 
 
 def chunk_sums(chunk: Chunk, edges: Float, closed: Closed) -> Float:
     """Weight, count, squared weight, weighted confidence and weighted correctness of each bin."""
-    n_bins = len(edges) - 1
-    index = bin_index(chunk.confidence, edges, closed)
+    return indexed_sums(bin_index(chunk.confidence, edges, closed), chunk, len(edges) - 1)
+
+
+def indexed_sums(index: Int, chunk: Chunk, n_bins: int) -> Float:
+    """The same sums, for bins that are given by the index of each row."""
 
     def total(values: NDArray[np.floating] | NDArray[np.bool_] | None = None) -> NDArray[np.number]:
         return np.bincount(index, weights=values, minlength=n_bins)
 
     w = chunk.weight
+    if w is None and chunk.correct.dtype == bool:  # whole numbers are counted faster than weights are summed
+        wrong, right = np.bincount(index + n_bins * chunk.correct, minlength=2 * n_bins).reshape(2, n_bins)
+        count = wrong + right
+        return np.array([count, count, count, total(chunk.confidence), right], dtype=np.float64)
     if w is None:
-        count = total()
-        return np.stack([count, count, count, total(chunk.confidence), total(chunk.correct)]).astype(
-            np.float64
-        )
+        rows, sums = total(), (total(chunk.confidence), total(chunk.correct))
+        return np.array([rows, rows, rows, *sums], dtype=np.float64)
     return np.stack(
         [total(w), total(w > 0), total(w * w), total(w * chunk.confidence), total(w * chunk.correct)]
     )

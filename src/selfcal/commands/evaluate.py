@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selfcal.commands._options import By, PredictionOptions, Progress, Target, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_page, made_by_command
-from selfcal.commands._shared import AsJson, note, print_json, read_showing, say
+from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, warn
 from selfcal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from selfcal.reporting.content import ScoreReport
+    from selfcal.workflows.evaluation import Judge
+    from selfcal.workflows.parts import EvaluatedParts
+    from selfcal.workflows.sums import Sums
 
 
 @grouped
 def evaluate(
     predictions: Annotated[
-        str,
+        list[str],
         typer.Argument(
-            help="A table, in a file as for fit, that also has the true classes; - is standard input."
+            help="A table, in a file as for fit, that also has the true classes (- is standard input), several of "
+            "them, a folder, or a pattern such as 'part-*.parquet'."
         ),
     ],
     *,
@@ -30,13 +37,27 @@ def evaluate(
     ] = None,
     force: Force = False,
     bins: Annotated[int, typer.Option(min=1, help="Number of bins of the calibration error.")] = 15,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes for several files.")] = 1,
+    sums: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Keep the sums of every file in this folder: files with sums there are not read again.",
+        ),
+    ] = None,
+    skip_corrupt: Annotated[
+        bool,
+        typer.Option(
+            "--skip-corrupt", metavar="", help="Leave out files that cannot be used, instead of an error."
+        ),
+    ] = False,
     text: TextOptions,
     progress: Progress = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate predictions: columns of probabilities, or a class and a confidence, beside the true class.
 
-    Files of any size are read part by part.
+    Files of any size are read part by part. Several files are evaluated as one table; --sums makes that resumable.
 
     Try:
 
@@ -47,20 +68,44 @@ def evaluate(
       selfcal evaluate theirs.parquet --target y --prob-prefix p_ --report theirs.html
 
       selfcal evaluate theirs.csv --target y --positive yes --confidence-column score
+
+      selfcal evaluate 'parts/part-*.parquet' --target y --jobs 4 --sums sums
     """
     from selfcal.commands._scores import groups_text, ranges_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.reporting.content import Report
     from selfcal.reporting.page import write_page
     from selfcal.workflows.evaluation import judge_parts
+    from selfcal.workflows.parts import several
 
     if report is not None:
-        check_page("--report", report, inputs=[predictions], force=force)
-    with read_showing("Evaluating", predictions, show=progress or None, **text.reading()) as parts:
-        judge = judge_parts(
-            parts, target, **where.layout(), drop_unlabelled=where.drop_unlabelled, n_bins=bins, by=by or ()
+        check_page("--report", report, inputs=predictions, force=force)
+    judge: Judge | Sums
+    details: dict[str, Any] = {}
+    options = {**where.layout(), "drop_unlabelled": where.drop_unlabelled, "n_bins": bins}
+    provenance = made_by_command(predictions)
+    if several(predictions) or sums is not None or skip_corrupt:
+        if by:
+            raise ConfigError(
+                "--by needs the rows of one file in memory, not sums. Leave it out, or pass one file."
+            )
+        found = _evaluate_parts(
+            predictions,
+            target,
+            jobs=jobs,
+            folder=sums,
+            skip_corrupt=skip_corrupt,
+            progress=progress,
+            reading=text.reading(),
+            **options,
         )
-    judged = judge.result(provenance=made_by_command([predictions]))
+        judge = found.sums
+        details["files"] = {"found": found.parts, "reused": found.reused, "skipped": list(found.skipped)}
+        judged: Report | ScoreReport = judge.report(settings=found.facts(predictions), provenance=provenance)
+    else:
+        with read_showing("Evaluating", predictions[0], show=progress or None, **text.reading()) as parts:
+            judge = judge_parts(parts, target, **options, by=by or ())
+        judged = judge.result(provenance=provenance)
     notes = [judge.layout.text]
     if judge.unlabelled:
         dropped = counted(judge.unlabelled, "row")
@@ -68,12 +113,14 @@ def evaluate(
     if report is not None:
         if not isinstance(judged, Report):
             raise ConfigError(
-                f"--report needs all rows in memory, and {judged.rows:,} are too many. Leave it out."
+                f"--report needs all rows in memory, and {judged.rows:,} are too many. Add --sums FOLDER, "
+                "which makes a page from sums."
             )
         write_page(judged, report)
     note(*notes)
     if as_json:
-        print_json({"predictions": predictions, "target": target, "notes": notes, **judged.to_dict()})
+        source = predictions[0] if len(predictions) == 1 else predictions
+        print_json({"predictions": source, "target": target, "notes": notes, **details, **judged.to_dict()})
         return
     scores = judged.methods[0]
     say_verdict(scores)
@@ -89,3 +136,20 @@ def evaluate(
     if report is not None:
         say()
         say(f"Report: {report}")
+
+
+def _evaluate_parts(predictions: list[str], target: str, *, progress: bool, **options: Any) -> EvaluatedParts:
+    """Evaluate several files, with a progress bar, and name those that were left out."""
+    from selfcal._support.progress import progress_bar
+    from selfcal.workflows.parts import evaluate_parts, find_parts
+
+    paths = find_parts(predictions)
+    with progress_bar("Evaluating", len(paths), show=progress or None) as advance:
+        found = evaluate_parts(
+            paths, target, watch=lambda done, rows: advance(done, f"files, {rows:,} rows"), **options
+        )
+    for reason in found.skipped:
+        warn(f"left out: {reason}")
+    if found.reused:
+        note(f"{found.reused} of {found.parts} files not read again: their sums were kept.")
+    return found

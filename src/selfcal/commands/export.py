@@ -38,7 +38,7 @@ def export(
 
     loaded = TableModel.load(model)
     inputs = loaded.preprocessor.inputs
-    to_onnx(loaded.classifier, onnx, preprocessor=loaded.preprocessor)
+    to_onnx(loaded.classifier, onnx)
     size = onnx.stat().st_size
     if as_json:
         print_json(

@@ -41,7 +41,7 @@ def inspect(
                 "description": description,
                 "schema": stored.schema.to_dict(),
                 "notes": stored.notes,
-                "report_numbers": stored.report.to_dict(),
+                "report_numbers": None if stored.report is None else stored.report.to_dict(),
             }
         )
         return
@@ -49,7 +49,7 @@ def inspect(
     classes = ", ".join(map(shorten, stored.classes[:most])) + (", ..." if len(stored.classes) > most else "")
     files = {name: seal["bytes"] for name, seal in description["files"].items()}
     facts = {
-        "target": shorten(stored.schema.target or ""),
+        "target": shorten(stored.schema.target or "not named: fitted from Python"),
         "classes": f"{len(stored.classes):,}: {classes}",
         "method": shorten(description["settings"]["method"], 500),
         "network": f"{counted(description['features']['count'], 'input')}, {_summary(model, description)}",
@@ -65,13 +65,19 @@ def inspect(
     say()
     say(schema_text(stored.schema, len(stored.schema.columns) if all_columns else 40), table=True)
     say()
-    judged = stored.report.methods[0]
-    say_verdict(judged)
-    say(f"Evaluated on {counted(stored.report.rows, 'held-out row')}:")
-    say(scores_text(judged, stored.report.level, stored.report.baseline), table=True)
-    if stored.report.refit is not None:
-        say()
-        say(stored.report.refit.text)
+    if stored.report is None:
+        say(
+            "Not evaluated: it was fitted from Python, without held-out rows. Predict labelled rows with selfcal "
+            "predict, and pass the result to selfcal evaluate."
+        )
+    else:
+        judged = stored.report.methods[0]
+        say_verdict(judged)
+        say(f"Evaluated on {counted(stored.report.rows, 'held-out row')}:")
+        say(scores_text(judged, stored.report.level, stored.report.baseline), table=True)
+        if stored.report.refit is not None:
+            say()
+            say(stored.report.refit.text)
     if stored.notes:
         say()
         say("\n".join(f"note: {text}" for text in stored.notes))

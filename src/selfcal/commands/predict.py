@@ -30,11 +30,25 @@ ROWS, NUMBERS = 65_536, 2**24
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that selfcal fit wrote.")],
     data: Annotated[
-        str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file; - is standard input.")
+        list[str],
+        typer.Argument(
+            help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file (- is standard input), several of them, a "
+            "folder, or a pattern such as 'in-*.parquet'."
+        ),
     ],
     *,
-    out: Annotated[str, typer.Option(help="A .csv, .tsv, .csv.gz or .parquet file; - is standard output.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            help="A .csv, .tsv, .csv.gz or .parquet file (- is standard output); for several files, a folder."
+        ),
+    ],
     force: Force = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", metavar="", help="Keep the finished files of a folder, and do the others."),
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes for several files.")] = 1,
     max_risk: Annotated[
         float | None,
         typer.Option(
@@ -57,13 +71,16 @@ def predict(
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, the column abstain is true for rows on which the model abstains.
+    With --max-risk, the column abstain is true for rows on which the model abstains. Several files, a folder or a
+    pattern give a folder with one file for each; --resume continues after an interruption.
 
     Try:
 
       selfcal predict patients-model new.csv --out predictions.csv
 
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
+
+      selfcal predict patients-model 'in-*.parquet' --out predictions --jobs 4
     """
     from selfcal.reporting._names import counted
     from selfcal.storage.files import model_files
@@ -74,23 +91,46 @@ def predict(
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
     if max_risk is not None and not 0 < max_risk < 1:
         raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
-    separator_of(out)
     reading = text.reading()
     kept = [] if keep is None else words("--keep", keep)
     files = model_files(model)
-    check_source(data)
-    check_file("--out", out, inputs=[data, *files], force=force)
+    from selfcal.workflows.parts import several
+
+    if several(data):
+        _predict_several(
+            model,
+            data,
+            Path(out),
+            force=force,
+            resume=resume,
+            jobs=jobs,
+            max_risk=max_risk,
+            kept=kept,
+            excel_safe=excel_safe,
+            reading=reading,
+            progress=progress,
+            as_json=as_json,
+        )
+        return
+    if resume:
+        raise ConfigError("--resume needs several files, of which some are finished; got one. Leave it out.")
+    separator_of(out)
+    source = data[0]
+    check_source(source)
+    check_file("--out", out, inputs=[source, *files], force=force)
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = _Answering(loaded, kept)
+    answering = Answering(loaded, kept)
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
     garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
     show = False if garbled else progress or None
-    batch_rows = max(1, min(ROWS, NUMBERS // loaded.classifier.n_features_in_))
-    showing = read_showing("Predicting", data, show=show, batch_rows=batch_rows, allow_empty=True, **reading)
+    batch_rows = _batch_rows(loaded)
+    showing = read_showing(
+        "Predicting", source, show=show, batch_rows=batch_rows, allow_empty=True, **reading
+    )
     with _one_thread(), showing as parts:
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
@@ -108,6 +148,67 @@ def predict(
         say(f"{counted(rows, 'row')}{withheld}: {out}")
 
 
+def _batch_rows(model: TableModel) -> int:
+    return max(1, min(ROWS, NUMBERS // len(model.preprocessor.feature_names)))
+
+
+def _predict_several(
+    model: Path,
+    data: list[str],
+    folder: Path,
+    *,
+    force: bool,
+    resume: bool,
+    jobs: int,
+    max_risk: float | None,
+    kept: list[str],
+    excel_safe: bool,
+    reading: dict[str, Any],
+    progress: bool,
+    as_json: bool,
+) -> None:
+    from selfcal.commands import _predict_parts as several_files
+    from selfcal.reporting._names import counted
+    from selfcal.workflows.parts import find_parts
+
+    if str(folder) == "-":
+        raise ConfigError(
+            "--out must name a folder for several files, of which each has its own output; got '-'."
+        )
+    paths = find_parts(data)
+    todo = several_files.check_outputs(paths, folder, force=force, resume=resume)
+    from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
+
+    loaded = TableModel.load(model)
+    answering = Answering(loaded, kept)
+    result: dict[str, Any] = {}
+    if max_risk is not None:
+        answering.threshold, guarantee = loaded.threshold(max_risk)
+        note(str(guarantee))
+        result = {"guarantee": guarantee.text, "threshold_holds": guarantee.holds}
+    options = several_files.PartOptions(
+        str(model), tuple(kept), answering.threshold, excel_safe, reading, _batch_rows(loaded)
+    )
+    found = several_files.predict_parts(
+        todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
+    )
+    answering.unseen, answering.extra = Counter(found.unseen), found.extra
+    note(*answering.notes())
+    finished = len(paths) - len(todo)
+    if finished:
+        note(f"{finished} of {len(paths)} files were finished before.")
+    if max_risk is not None:
+        result["abstained"] = found.abstained
+    if as_json:
+        files = {"found": len(paths), "finished_before": finished}
+        print_json(
+            {"files": files, "rows": found.rows, "out": str(folder), "notes": answering.notes(), **result}
+        )
+        return
+    withheld = f", abstained on {found.abstained:,} of them" if max_risk is not None else ""
+    say(f"{counted(len(todo), 'file')}, {counted(found.rows, 'row')}{withheld}: {folder}")
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """A context with one torch thread: blocks are too small to gain from more, and reading uses the other cores."""
@@ -121,7 +222,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Answering:
+class Answering:
     """Predicts a table part by part, and collects the notes to print at the end."""
 
     def __init__(self, model: TableModel, keep: list[str]) -> None:

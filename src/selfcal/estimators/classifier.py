@@ -1,10 +1,11 @@
-"""The scikit-learn estimator: arrays in, calibrated probabilities out."""
+"""The scikit-learn estimator: arrays or data frames in, calibrated probabilities out."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -13,7 +14,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from selfcal._support import checks
 from selfcal._support.checks import Float, Int
 from selfcal._support.fingerprint import fingerprint
 from selfcal.ensembles import Ensemble, NetworkCandidate
@@ -25,21 +25,32 @@ from selfcal.estimators.fitted import FittedClassifier
 from selfcal.estimators.inputs import (
     Validation,
     class_codes,
+    class_weights,
     counted_rows,
     feature_table,
     labels,
     named_classes,
     row_groups,
+    row_weights,
     validation_rows,
 )
 from selfcal.estimators.scaling import Scaling
 from selfcal.estimators.splits import Parts, hold_out, with_validation
+from selfcal.estimators.tables import (
+    check_names_unused,
+    copies_of_rows,
+    fitted_preprocessor,
+    frame_of,
+    remember_columns,
+)
 from selfcal.label_noise.audit import SMALLEST, LabelAudit, audit_labels
 from selfcal.label_noise.corrected import NoiseCorrected
 from selfcal.label_noise.transition import fit_noise_correction
 from selfcal.optimizers import Adam
 from selfcal.outer import SampleWeights
 from selfcal.tabular.features import FeatureGroups
+from selfcal.tabular.frames import Frame
+from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.engine import TrainingResult, train
 from selfcal.training.recipe import Recipe
 
@@ -47,16 +58,21 @@ RATE = 0.005
 
 
 class _Labelled(NamedTuple):
-    """Label codes and sample weights of all rows, the rows of positive weight, and the groups."""
+    """Label codes and weights of all rows, the weights of classes, the rows of positive weight, and the groups."""
 
     codes: Int
     weight: Float | None
+    by_class: Float | None
     rows: Int
     groups: ArrayLike | None
 
 
 class SelfCalibratedClassifier(FittedClassifier):
     """A neural-network classifier, trained by a named method so that its confidence can be trusted.
+
+    `X` is an array of numbers, dense or sparse, or a table with numbers, text, categories, booleans, dates and
+    missing values: a data frame of pandas, polars or pyarrow, or an array with text. The columns of a table are
+    encoded as by `selfcal fit`, and a model that either has stored can be used by the other.
 
     A method for one network splits the rows into disjoint parts: for training, for the outer level (if the method has
     one), and for early stopping, which the post-hoc calibrator (if any) is fitted on as well. A method for several
@@ -78,6 +94,10 @@ class SelfCalibratedClassifier(FittedClassifier):
         validation_fraction: Fraction of the rows held out from training if no validation data is given.
         patience: Evaluations on the held-out rows (every 10 steps, or every epoch if that is longer) without
             improvement before training stops; None never stops.
+        class_weight: Weights of the classes, which multiply those of the rows: a dictionary by label, where a class
+            that is left out has weight 1, or ``"balanced"`` for weights in inverse proportion to the number of rows.
+            Probabilities are then calibrated for rows that occur as often as they are weighted, and no longer for
+            rows as they are.
         noisy_labels: Whether labels given to `fit` may be wrong and predictions of the true labels are wanted. The
             predictions of a method that trains several networks are then corrected for the label noise that
             `suspect_labels` estimates, as far as the labels are evidence for it. Evaluated with labels that are wrong
@@ -88,7 +108,10 @@ class SelfCalibratedClassifier(FittedClassifier):
         n_jobs: Number of processes that train kinds of network at the same time: None is one, unless a
             `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same
             unless the time budget is too short for all of them.
-        standardize: Centre and scale each column by its training mean and standard deviation.
+        standardize: Centre and scale each column of numbers by its mean and standard deviation in the training rows.
+            If False, those of a data frame are scaled by all rows given to `fit`, and those of an array not at all.
+        kinds: The kinds of columns of a data frame where they are not those inferred: ``"number"``, ``"boolean"``,
+            ``"category"``, ``"date"`` or ``"drop"``, by column name; see `selfcal.tabular.inference.infer_schema`.
         random_state: Seeds the split, the network and the shuffling; None takes a fresh seed from the system. Global
             random streams of torch, NumPy and Python are neither used nor changed.
         verbose: Show a progress bar; by default only on a terminal.
@@ -98,6 +121,9 @@ class SelfCalibratedClassifier(FittedClassifier):
 
     Attributes:
         classes_: The class labels, in the order of the columns of `predict_proba`.
+        preprocessor_: The `Preprocessor` that encodes the columns of a data frame; None after a fit on numbers.
+        n_features_in_: The number of columns given to `fit`.
+        feature_names_in_: Their names, if they have any.
         method_: The `Recipe` or `Ensemble` it was trained by.
         module_: The trained network, or the networks of an ensemble as one module.
         calibrator_: The fitted post-hoc calibrator, or None.
@@ -137,11 +163,12 @@ class SelfCalibratedClassifier(FittedClassifier):
         groups_val: ArrayLike | None = None,
         class_names: ArrayLike | None = None,
         feature_groups: FeatureGroups | None = None,
+        preprocessor: Preprocessor | None = None,
     ) -> Self:
         """Train on a table and its labels.
 
         Args:
-            X: Numbers, one row per sample.
+            X: A table, one row per sample: a data frame, or an array.
             y: Labels: strings, integers or booleans.
             sample_weight: One non-negative weight per row; a row of weight zero is left out.
             X_val: Validation rows to use instead of holding out rows of `X`; if the method needs rows for
@@ -152,26 +179,40 @@ class SelfCalibratedClassifier(FittedClassifier):
                 `selfcal.tabular.copies.find_copies`.
             groups_val: The same for `X_val`.
             class_names: The label of each class, if `y` and `y_val` hold codes 0, 1, ... of them, all of which occur.
-            feature_groups: The columns of `X` that encode one category, or mark a missing number: trees then split
-                categories and know what is missing. `Preprocessor.groups` has those of a table.
+            feature_groups: The columns of an array that encode one category, or mark a missing number: trees then
+                split categories and know what is missing. For a data frame they are known.
+            preprocessor: A fitted preprocessor to encode a data frame with; by default one is fitted on `X`, with the
+                kinds of columns in `kinds`.
         """
         started = time.time()
         for name in ("_n_rows", "selection_", "out_of_fold_", "distilled_"):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
         self.check_settings()
         self.method_ = self._method()
+        self.preprocessor_ = None
         seed = self._seed()
-        table = feature_table(self, X, reset=True)
-        given, codes = class_codes(labels(y, len(table)))
+        frame = frame_of(X)
+        cells = feature_table(self, X, reset=True) if frame is None else frame
+        given, codes = class_codes(labels(y, len(cells)))
         self.classes_ = given if class_names is None else named_classes(given, class_names)
-        weight = checks.sample_weights(sample_weight, len(table))
-        if weight is not None:
-            weight = weight / weight.max()  # no sum of weights overflows, and only their ratios matter
+        by_class = class_weights(self.class_weight, self.classes_, codes)
+        weight = row_weights(sample_weight, by_class, codes)
         rows = counted_rows(codes, weight)
-        validation = validation_rows(self, given, X_val, y_val, groups_val)
+        if isinstance(cells, Frame):
+            self.preprocessor_ = preprocessor or fitted_preprocessor(cells, rows, self.kinds)
+            remember_columns(self, self.preprocessor_)
+            feature_groups = self.preprocessor_.groups
+            groups = (
+                copies_of_rows(cells.table, self.preprocessor_.schema, rows) if groups is None else groups
+            )
+            table = self.preprocessor_.transform(cells.table)
+        else:
+            check_names_unused(kinds=self.kinds, preprocessor=preprocessor)
+            table = cells
+        validation = validation_rows(partial(self._numbers, name="X_val"), given, X_val, y_val, groups_val)
         if validation is not None:
             self._check_validation_used()
-        labelled = _Labelled(codes, weight, rows, groups)
+        labelled = _Labelled(codes, weight, by_class, rows, groups)
         if isinstance(self.method_, Ensemble):
             self._fit_ensemble(self.method_, table, labelled, feature_groups, seed, started=started)
         else:
@@ -187,7 +228,7 @@ class SelfCalibratedClassifier(FittedClassifier):
 
         A post-hoc calibrator is fitted on the rows for early stopping: separate rows, half as many, are worse.
         """
-        codes, weight, rows, groups = labelled
+        codes, weight, rows, groups = labelled.codes, labelled.weight, labelled.rows, labelled.groups
         stops = bool(self.early_stopping)
         needs = {"outer": recipe.is_bilevel or (recipe.needs_outer_data and not stops), "selection": stops}
         if validation is None:
@@ -201,11 +242,13 @@ class SelfCalibratedClassifier(FittedClassifier):
         self._fit_scaling(table[parts.train], None if weight is None else weight[parts.train])
         data = Rows(self._tensor(table), codes, weight)
         if validation is not None:
-            ones = np.ones(len(validation.codes))
+            if weight is not None:
+                by_class = np.ones(len(self.classes_)) if labelled.by_class is None else labelled.by_class
+                weight = np.concatenate([weight, by_class[validation.codes]])
             data = Rows(
                 torch.cat([data.x, self._tensor(validation.table, "X_val")]),
                 np.concatenate([codes, validation.codes]),
-                None if weight is None else np.concatenate([weight, ones]),
+                weight,
             )
         result = self._train(recipe, data, parts, seed)
         self.module_ = result.module
@@ -329,7 +372,12 @@ class SelfCalibratedClassifier(FittedClassifier):
             warnings.warn(f"X_val is not used: {reason}", stacklevel=3)
 
     def _fit_scaling(self, table: Float, weight: Float | None) -> None:
-        self._scaling = Scaling.of(table, weight) if self.standardize else Scaling.none(table.shape[1])
+        if not self.standardize:
+            self._scaling = Scaling.none(table.shape[1])
+        else:
+            # a rare category, once scaled, would be huge
+            columns = None if self.preprocessor_ is None else self.preprocessor_.n_numbers
+            self._scaling = Scaling.of(table, weight, columns=columns)
 
     def _train(self, recipe: Recipe, data: Rows, parts: Parts, seed: int) -> TrainingResult:
         batch_size = self._batch_size(len(parts.train))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -18,7 +20,9 @@ from selfcal.errors import DataError
 from selfcal.estimators.inputs import feature_table
 from selfcal.estimators.scaling import MAX_SCALED, Scaling
 from selfcal.estimators.settings import ClassifierSettings
+from selfcal.estimators.tables import encoded, remember_columns
 from selfcal.storage import ClassifierState, Storable
+from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.problem import forward_in_blocks
 from selfcal.training.recipe import Recipe
 
@@ -44,6 +48,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     module_: nn.Module
     calibrator_: Calibrator | None
     method_: Recipe | Ensemble
+    preprocessor_: Preprocessor | None
     n_features_in_: int
     n_iter_: int
     best_iter_: int
@@ -66,6 +71,16 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         """The probability that the class chosen by `predict` is right."""
         return self._confidence_of(self.logits(X))
 
+    def predict_log_proba(self, X: ArrayLike) -> Float:
+        """The logarithm of the probability of each class; minus infinity for one of zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def decision_function(self, X: ArrayLike) -> Float:
+        """The log-odds of the second class of two; of several classes, the log-probability of each. All finite."""
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs
+
     def predict_with_confidence(self, X: ArrayLike) -> Predicted:
         """The chosen class of each row as a code, its confidence, and all probabilities, from one forward pass.
 
@@ -78,13 +93,28 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             >>> bool((clf.classes_[codes] == clf.predict(X)).all()), probs.shape
             (True, (100, 5))
         """
-        logits = self.logits(X)
-        return Predicted(self._codes_of(logits), self._confidence_of(logits), self._probs_of(logits))
+        return self._predicted(self.logits(X))
+
+    def predict_encoded(self, values: Float) -> Predicted:
+        """The same for rows that `preprocessor_` has encoded, of which there may be none."""
+        return self._predicted(self._scores(values))
 
     def logits(self, X: ArrayLike) -> Float:
         """The network's raw scores, before any calibration, of shape (rows, classes)."""
         check_is_fitted(self)
-        x = self._tensor(feature_table(self, X, reset=False))
+        return self._scores(self._numbers(X, warn=True))
+
+    def _numbers(self, X: ArrayLike, *, name: str = "X", warn: bool = False) -> Float:
+        """The rows as numbers, encoded as in `fit`; with `warn`, warn of categories that were not seen there."""
+        if self.preprocessor_ is None:
+            return feature_table(self, X, reset=False, name=name)
+        found = encoded(self, self.preprocessor_, X, name)
+        for note in found.notes if warn else ():
+            warnings.warn(note, stacklevel=4)  # the caller of `predict`
+        return found.values
+
+    def _scores(self, table: Float) -> Float:
+        x = self._tensor(table)
         logits: Float = forward_in_blocks(self.module_, x).double().numpy()
         wrong = ~np.isfinite(logits).all(axis=1)
         if wrong.any():
@@ -96,6 +126,14 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_rows")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _predicted(self, logits: Float) -> Predicted:
+        return Predicted(self._codes_of(logits), self._confidence_of(logits), self._probs_of(logits))
 
     def _codes_of(self, logits: Float) -> Int:
         return logits.argmax(axis=1) if self.calibrator_ is None else self.calibrator_.predict(logits)
@@ -124,8 +162,9 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             settings=settings,
             recipe=getattr(self, "method_", None),
             classes=self.classes_,
-            n_features=self.n_features_in_,
-            feature_names=getattr(self, "feature_names_in_", None),
+            n_features=len(self._scaling.mean),
+            feature_names=getattr(self, "feature_names_in_", None) if self.preprocessor_ is None else None,
+            preprocessor=self.preprocessor_,
             mean=self._scaling.mean,
             scale=self._scaling.scale,
             module=self.module_,
@@ -145,7 +184,11 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         if state.recipe is not None:
             self.method_ = state.recipe
         self.classes_ = state.classes
-        self.n_features_in_ = state.n_features
+        self.preprocessor_ = state.preprocessor
+        if state.preprocessor is not None:
+            remember_columns(self, state.preprocessor)
+        else:
+            self.n_features_in_ = state.n_features
         if state.feature_names is not None:
             self.feature_names_in_ = state.feature_names
         self._scaling = Scaling(state.mean, state.scale)

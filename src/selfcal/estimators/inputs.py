@@ -5,29 +5,49 @@ from __future__ import annotations
 import math
 import reprlib
 import warnings
+from collections.abc import Callable, Mapping
 from numbers import Number
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from selfcal._support.checks import DECIMALS, Float, Int, label_codes, numbers, plain, same_length, such
+from selfcal._support import checks
+from selfcal._support.checks import (
+    DECIMALS,
+    Float,
+    Int,
+    label_codes,
+    listed,
+    numbers,
+    plain,
+    same_length,
+    such,
+)
 from selfcal.errors import ConfigError, DataError, DataTypeError
 from selfcal.tabular.copies import find_copies
 
+MAX_DENSE_BYTES = 4 * 2**30
+"""Largest size of a sparse table once it is dense."""
+
 
 def feature_table(estimator: BaseEstimator, X: ArrayLike, *, reset: bool, name: str = "X") -> Float:
-    """Return `X` as a finite float64 table; `reset` when fitting, to remember its width and column names."""
+    """Return numbers as a finite float64 table; `reset` when fitting, to remember its width and column names."""
     values = numbers(X, name) if isinstance(X, np.ma.MaskedArray) else X
     try:
         # dtype=None: a conversion here would take dates for numbers, and its error would not name the cell
-        raw = validate_data(estimator, values, reset=reset, dtype=None, ensure_all_finite=False)
+        raw = validate_data(
+            estimator, values, reset=reset, dtype=None, ensure_all_finite=False, accept_sparse="csr"
+        )
     except (TypeError, ValueError, RuntimeError) as error:
         _explain(estimator, X, name, error)
+    if issparse(raw):
+        raw = _dense(raw, name)
     table = _as_numbers(estimator, raw, name)
     wrong = ~np.isfinite(table)
     if wrong.any():
@@ -97,6 +117,48 @@ def class_codes(target: NDArray[Any]) -> tuple[NDArray[Any], Int]:
     return classes, codes.astype(np.int64)
 
 
+def row_weights(sample_weight: ArrayLike | None, class_weight: Float | None, codes: Int) -> Float | None:
+    """Return the weight of each row, times that of its class, and at most one; None if all are equal."""
+    weight = checks.sample_weights(sample_weight, len(codes))
+    if class_weight is not None:
+        own = class_weight[codes]
+        weight = own if weight is None else own * (weight / weight.max())
+        if not weight.any():
+            raise DataError(
+                "class_weight and sample_weight must leave rows of positive weight; every row has weight zero."
+            )
+    # no sum of weights overflows, and only their ratios matter
+    return None if weight is None else weight / weight.max()
+
+
+def class_weights(given: Mapping[Any, float] | str | None, classes: NDArray[Any], codes: Int) -> Float | None:
+    """Return the weight of each class, at most one: as given by label, or in inverse proportion to its rows.
+
+    Example:
+        >>> class_weights({"yes": 4.0}, np.array(["no", "yes"]), np.array([0, 0, 1]))
+        array([0.25, 1.  ])
+        >>> class_weights("balanced", np.array(["no", "yes"]), np.array([0, 0, 1]))
+        array([0.5, 1. ])
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        counts = np.bincount(codes)
+        return counts.min() / counts
+    labels = classes.tolist()
+    unknown = [label for label in given if label not in labels]
+    if unknown and any(
+        label not in given for label in labels
+    ):  # a class may be absent from a fold of the rows
+        raise ConfigError(
+            f"class_weight must name classes of y, which has {listed(labels)}; got {plain(unknown[0])!r}. Correct it."
+        )
+    weights = np.array(
+        [checks.in_range(f"class_weight[{label!r}]", given.get(label, 1.0), 0) for label in labels]
+    )
+    return weights / (weights.max() or 1.0)
+
+
 def counted_rows(codes: Int, weight: Float | None) -> Int:
     """Return the rows whose weight is not zero; at least two classes must be among them."""
     if weight is None:
@@ -163,13 +225,21 @@ class Validation(NamedTuple):
 
 
 def validation_rows(
-    estimator: BaseEstimator,
+    encode: Callable[[ArrayLike], Float],
     classes: NDArray[Any],
     X_val: ArrayLike | None,
     y_val: ArrayLike | None,
     groups_val: ArrayLike | None,
 ) -> Validation | None:
-    """Return the validation rows, if there are any; copies among them are one group unless groups are given."""
+    """Return the validation rows, if there are any; copies among them are one group unless groups are given.
+
+    Args:
+        encode: Turns `X_val` into the numbers that the network takes.
+        classes: The labels in the order of the codes.
+        X_val: The rows.
+        y_val: Their labels.
+        groups_val: Their groups.
+    """
     given = {"X_val": X_val, "y_val": y_val, "groups_val": groups_val}
     names = [name for name, value in given.items() if value is not None]
     if not names:
@@ -177,7 +247,7 @@ def validation_rows(
     if X_val is None or y_val is None:
         missing = "X_val" if X_val is None else "y_val"
         raise ConfigError(f"X_val and y_val go together; got {' and '.join(names)} without {missing}.")
-    table = feature_table(estimator, X_val, reset=False, name="X_val")
+    table = encode(X_val)
     codes = label_codes(labels(y_val, len(table), name="y_val"), len(classes), classes, name="y_val")
     if groups_val is None:
         return Validation(table, codes, find_copies(table).groups)
@@ -186,8 +256,23 @@ def validation_rows(
 
 def cell(estimator: BaseEstimator, row: int, column: int) -> str:
     """The position of a cell, with the name of its column if the estimator has names."""
+    preprocessor = getattr(estimator, "preprocessor_", None)
+    if preprocessor is not None:
+        return f"row {row}, column {preprocessor.feature_names[column]!r}"
     names = getattr(estimator, "feature_names_in_", None)
     return f"row {row}, column {column}" + ("" if names is None else f" ({names[column]!r})")
+
+
+def _dense(X: Any, name: str) -> NDArray[Any]:
+    """Return a sparse table as the dense one that networks and trees need."""
+    size = 8 * X.shape[0] * X.shape[1]
+    if size > MAX_DENSE_BYTES:
+        raise DataError(
+            f"{name} must fit into {MAX_DENSE_BYTES / 2**30:.0f} GB as a dense table; {X.shape[0]:,} rows of "
+            f"{X.shape[1]:,} columns take {size / 2**30:.1f} GB. Reduce the columns first, for instance with "
+            "sklearn.decomposition.TruncatedSVD, or pass fewer rows at a time."
+        )
+    return X.toarray()
 
 
 def _as_numbers(estimator: BaseEstimator, raw: NDArray[Any], name: str) -> Float:
@@ -219,7 +304,7 @@ def _check_number(value: Any, place: str) -> None:
     except (TypeError, ValueError, OverflowError) as reason:
         remedy = "Convert the column to numbers, or leave it out."
         if isinstance(value, str):
-            remedy = "Encode text first, for instance with sklearn.preprocessing.OneHotEncoder."
+            remedy = "The model was fitted on numbers; pass numbers, or fit it on a data frame with text."
         raise (DataTypeError if isinstance(reason, TypeError) else DataError)(
             f"{place} is {reprlib.repr(plain(value))} ({reason}). {remedy}"
         ) from None

@@ -31,8 +31,18 @@ class Scaling:
     scale: Float
 
     @classmethod
-    def of(cls, table: Float, weight: Float | None = None) -> Self:
-        """By the mean and the standard deviation; a column that is constant is centred only."""
+    def of(cls, table: Float, weight: Float | None = None, *, columns: int | None = None) -> Self:
+        """By the mean and the standard deviation; a column that is constant is centred only.
+
+        Args:
+            table: One row per sample.
+            weight: The weight of each row.
+            columns: Only so many columns, the first, are scaled; by default all.
+        """
+        if columns is not None:
+            rest = table.shape[1] - columns
+            first = cls.of(table[:, :columns], weight)
+            return cls(np.append(first.mean, np.zeros(rest)), np.append(first.scale, np.ones(rest)))
         size = np.abs(table).max(axis=0)
         size[size == 0] = 1.0
         relative = table / size  # the squares of very large or very small numbers are out of range

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,6 +18,7 @@ from selfcal.ensembles import Ensemble
 from selfcal.ensembles.settings import MemberSettings
 from selfcal.errors import ConfigError
 from selfcal.models.factory import OWN, NetworkFactory
+from selfcal.tabular.inference import checked_kinds
 from selfcal.training.recipe import Recipe
 
 FULL_BATCH_UP_TO, BATCH = 1024, 256
@@ -37,11 +39,13 @@ class ClassifierSettings(BaseEstimator):
         early_stopping: bool = True,
         validation_fraction: float = 0.3,
         patience: int | None = 10,
+        class_weight: Mapping[Any, float] | str | None = None,
         noisy_labels: bool = False,
         n_networks: int | None = None,
         time_budget: float = 60.0,
         n_jobs: int | None = None,
         standardize: bool = True,
+        kinds: Mapping[str, str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
@@ -55,11 +59,13 @@ class ClassifierSettings(BaseEstimator):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.class_weight = class_weight
         self.noisy_labels = noisy_labels
         self.n_networks = n_networks
         self.time_budget = time_budget
         self.n_jobs = n_jobs
         self.standardize = standardize
+        self.kinds = kinds
         self.random_state = random_state
         self.verbose = verbose
         self.checkpoint_dir = checkpoint_dir
@@ -121,6 +127,7 @@ class ClassifierSettings(BaseEstimator):
             raise ConfigError(f"n_networks must be None or 1; got {self.n_networks!r}.")
         if self.batch_size is not None and self.batch_size != "auto":
             checks.positive_int("batch_size, if neither 'auto' nor None,", self.batch_size)
+        self._check_mappings()
         if self.checkpoint_dir is not None and not isinstance(self.random_state, (int, np.integer)):
             raise ConfigError(
                 "checkpoint_dir needs a whole number as random_state, so that a fit started again is the same fit; "
@@ -140,6 +147,25 @@ class ClassifierSettings(BaseEstimator):
                 f"got {self.network!r}. Pass for instance `lambda n_features, n_classes: nn.Linear(n_features, "
                 "n_classes)`."
             )
+
+    def _check_mappings(self) -> None:
+        if not (
+            self.class_weight is None
+            or isinstance(self.class_weight, Mapping)
+            or (isinstance(self.class_weight, str) and self.class_weight == "balanced")
+        ):
+            raise ConfigError(
+                "class_weight must be None, 'balanced' or a dictionary with a weight for each class; got "
+                f"{self.class_weight!r}."
+            )
+        if self.kinds is not None:
+            if not isinstance(self.kinds, Mapping) or not all(
+                isinstance(k, str) for k in self.kinds.values()
+            ):
+                raise ConfigError(
+                    f"kinds must be a dictionary such as {{'zip': 'category'}}; got {self.kinds!r}."
+                )
+            checked_kinds(self.kinds)
 
     def _check_method(self) -> None:
         """Whether the settings are for this method; a loaded model may know only a description of it."""

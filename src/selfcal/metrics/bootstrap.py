@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from selfcal._support import checks
-from selfcal._support.binning import Bins, Chunk, Closed, Norm, Strategy, bin_chunks, bin_index, gap_norm
+from selfcal._support.binning import Bins, Closed, Norm, Strategy, bin_chunks, bin_index, gap_norm
 from selfcal._support.checks import Float
 from selfcal.metrics._rows import claims
 from selfcal.metrics.intervals import Interval, effective_count, known_level
@@ -141,11 +141,33 @@ def calibration_error_interval(
     checks.positive_int("n_resamples", n_resamples)
     claimed = claims(y_true, probs, classes, sample_weight, of_class=of_class)
     bins = bin_chunks([claimed], n_bins=n_bins, strategy=strategy, closed=closed)
+    index = bin_index(claimed.confidence, bins.edges, bins.closed)
+    squares = (claimed.correct - claimed.confidence) ** 2
+    if claimed.weight is not None:
+        squares *= claimed.weight
+    total = np.bincount(index, weights=squares, minlength=len(bins.weight)).astype(np.float64)
+    n = round(effective_count(claimed.weight, len(claimed.confidence)))
+    return interval_of_bins(bins, total, n, norm=norm, level=level, n_resamples=n_resamples, seed=seed)
+
+
+def interval_of_bins(
+    bins: Bins, squares: Float, n: int, *, norm: Norm, level: float, n_resamples: int, seed: int
+) -> Interval:
+    """Return the interval of `calibration_error_interval` from the bins alone.
+
+    Args:
+        bins: The bins.
+        squares: The weighted sum of the squares of correctness minus confidence in each bin.
+        n: The effective number of rows.
+        norm: The norm of the gaps.
+        level: Confidence level.
+        n_resamples: Number of resamples.
+        seed: Seed of the draws.
+    """
     value = float(gap_norm(bins.share, bins.gap, norm))
-    variance = _gap_variance(claimed, bins)
+    variance = _gap_variance(bins, squares)
     rng = np.random.default_rng(seed)
     noise = rng.normal(size=(n_resamples, len(variance))) * np.sqrt(variance)
-    n = round(effective_count(claimed.weight, len(claimed.confidence)))
     weights = rng.multinomial(n, bins.share, size=n_resamples) / n
     shape = np.sqrt(bins.gap**2 + variance)
     size = float(gap_norm(bins.share, shape, norm))
@@ -171,18 +193,14 @@ def _smallest(holds: Callable[[float], bool]) -> float:
     return high
 
 
-def _gap_variance(claimed: Chunk, bins: Bins) -> Float:
+def _gap_variance(bins: Bins, squares: Float) -> Float:
     """Return the sampling variance of each bin's gap; 0 for empty bins.
 
     The variance within a bin is that of its rows and of one more, imagined, row that is a toss-up: a bin of one row,
     or with only hits, would seem free of noise.
     """
-    index = bin_index(claimed.confidence, bins.edges, bins.closed)
-    squares = (claimed.correct - claimed.confidence) ** 2
-    if claimed.weight is not None:
-        squares *= claimed.weight
     filled = bins.weight > 0
-    mean = np.bincount(index, weights=squares, minlength=len(filled)) / np.where(filled, bins.weight, 1.0)
+    mean = squares / np.where(filled, bins.weight, 1.0)
     count = np.where(filled, bins.effective_count, 1.0)
     within = np.maximum(mean - bins.gap**2, 0.0)
     return np.where(filled, (within + 0.25 / count) / count, 0.0)

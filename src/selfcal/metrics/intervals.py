@@ -144,7 +144,15 @@ def mean_interval(
     x = checks.numbers(values, "values")
     if x.ndim != 1 or x.size == 0 or not np.isfinite(x).all():
         raise DataError(f"values must be a vector of finite numbers, at least one; got shape {x.shape}.")
-    mean, error, freedom = mean_and_error(x, checks.sample_weights(sample_weight, len(x)))
+    return student_interval(
+        *mean_and_error(x, checks.sample_weights(sample_weight, len(x))), level=level, bounds=bounds
+    )
+
+
+def student_interval(
+    mean: float, error: float, freedom: float, *, level: float, bounds: tuple[float, float]
+) -> Interval:
+    """Return the interval of a mean with its standard error and degrees of freedom (0 for a single row)."""
     half = error * float(stdtrit(freedom, (1 + level) / 2)) if freedom > 0 else math.inf
     low, high = bounds
     return Interval(mean, max(low, mean - half), min(high, mean + half), level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,17 +13,37 @@ from selfcal._support import checks
 from selfcal._support.binning import (
     Bins,
     Closed,
+    bin_index,
     bins_from_sums,
     check_binning,
     chunk_sums,
     gap_norm,
+    indexed_sums,
     uniform_edges,
 )
-from selfcal._support.checks import Float
+from selfcal._support.checks import Float, Int
 from selfcal.errors import ConfigError, DataError
-from selfcal.metrics._rows import blocks
+from selfcal.metrics import _streamed
+from selfcal.metrics._rows import Block, blocks
+from selfcal.metrics.calibration import NoiseFloor
 from selfcal.metrics.classwise import column_bins, column_sums
-from selfcal.metrics.intervals import ROW_SCORES
+from selfcal.metrics.intervals import ROW_SCORES, Interval, known_level
+from selfcal.metrics.selective import RiskCoverageCurve
+from selfcal.metrics.significance import CalibrationTest
+
+_DEGREES = {
+    "top_label": (1, 0, 2, 1, 1),
+    "scores": (1, 1),
+    "classwise": (1, 0, 2, 1, 1),
+    "claim_squares": (1, 2),
+    "score_squares": (2, 2),
+    "histogram": (1, 0, 2, 1, 1),
+    "percent": (1, 0, 2, 1, 1),
+    "chosen": (1, 0, 2, 1, 1),
+    "true": (1,),
+    "confusion": (1,),
+}
+"""The sums, and the power of the weights in each row of them."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +60,10 @@ class RunningCalibration:
         log_loss: Mean negative log probability of the true class.
         brier_score: Mean squared distance to the one-hot label.
         classwise_ece: Mean over the classes of the calibration error of their probability.
+        intervals: The intervals of accuracy, ECE, log loss and Brier score, by name.
+        noise_floor: The ECE that a perfectly calibrated model shows by chance.
+        kuiper: The test by the largest surplus or deficit of hits in any range of confidences.
+        risk_coverage: The risk-coverage curve, with thresholds at steps of less than 1% of the doubt, 1 - confidence.
     """
 
     n: int
@@ -50,14 +75,19 @@ class RunningCalibration:
     log_loss: float | None
     brier_score: float | None
     classwise_ece: float | None
+    intervals: Mapping[str, Interval] | None = None
+    noise_floor: NoiseFloor | None = None
+    kuiper: CalibrationTest | None = None
+    risk_coverage: RiskCoverageCurve | None = None
 
 
 class CalibrationAccumulator:
     """Accumulates sums over batches, from which accuracy, scores and calibration errors of all rows are computed.
 
     The memory does not grow with the rows: five sums per bin (and per class and bin with `classwise`), two for the
-    scores. Bins are of equal width; bins of equal weight would need every row. Accumulators of other processes are
-    added with `merge` or `+`; they can be pickled, and written as JSON with `to_dict`.
+    scores, and with `details` a fine histogram. Bins are of equal width; bins of equal weight would need every row.
+    Accumulators of other processes are added with `merge` or `+`, in the same order to the same bits; they can be
+    pickled, and written as JSON with `to_dict`.
 
     Args:
         n_classes: Number of classes.
@@ -66,6 +96,8 @@ class CalibrationAccumulator:
         classes: The label of each column, if labels are not codes.
         scores: Whether to keep log loss and Brier score.
         classwise: Whether to keep the bins of every class.
+        details: Whether to keep what intervals, noise floor and risk-coverage curve need, in 20,000 more sums.
+        of_class: The class whose probability is evaluated as the confidence; the top label's if None.
 
     >>> seen = CalibrationAccumulator(2)
     >>> seen.update([0, 1], [[0.9, 0.1], [0.2, 0.8]]).update([1], [[0.6, 0.4]]).compute().n
@@ -81,6 +113,8 @@ class CalibrationAccumulator:
         classes: ArrayLike | None = None,
         scores: bool = True,
         classwise: bool = False,
+        details: bool = False,
+        of_class: Any = None,
     ) -> None:
         check_binning(n_bins, "uniform", closed)
         self.n_classes = checks.positive_int("n_classes", n_classes, low=2)
@@ -90,6 +124,13 @@ class CalibrationAccumulator:
         checks.label_codes([], n_classes, self.classes)
         self.scores = checks.boolean("scores", scores)
         self.classwise = checks.boolean("classwise", classwise)
+        self.details = checks.boolean("details", details)
+        self.of_class = checks.plain(of_class)
+        self._code = (
+            None
+            if of_class is None
+            else int(checks.label_codes([of_class], n_classes, self.classes, name="of_class")[0])
+        )
         self._sums = self._zeros()
         self._exponent: int | None = None  # the sums are of weights divided by 2 to this power
 
@@ -107,17 +148,11 @@ class CalibrationAccumulator:
             The accumulator itself.
         """
         added = self._zeros()
-        edges = uniform_edges(self.n_bins)
         for block in blocks(y_true, probs, self.classes, sample_weight):
             if len(block.columns) != self.n_classes:
                 raise DataError(f"probs must have {self.n_classes} columns; got {len(block.columns)}.")
-            added["top_label"] += chunk_sums(block.top_label(), edges, self.closed)
-            if self.scores:
-                for i, name in enumerate(("log_loss", "brier_score")):
-                    values = ROW_SCORES[name](block)
-                    added["scores"][i] += values.sum() if block.weight is None else block.weight @ values
-            if self.classwise:
-                added["classwise"] += column_sums(block, edges, self.closed)
+            for name, values in self._sums_of(block).items():
+                added[name] += values
         self._add(added, 0 if sample_weight is None else _exponent(sample_weight))
         return self
 
@@ -137,15 +172,29 @@ class CalibrationAccumulator:
         """Return a new accumulator with the rows of both."""
         return CalibrationAccumulator(**self._settings()).merge(self).merge(other)
 
-    def compute(self) -> RunningCalibration:
-        """Return the metrics of all rows so far."""
+    def compute(self, *, level: float = 0.95, seed: int = 0) -> RunningCalibration:
+        """Return the metrics of all rows so far.
+
+        Args:
+            level: The level of the intervals, if there are `details`.
+            seed: Seed of the draws for the interval of the ECE and the noise floor, which are per bin.
+        """
+        known_level(level)
         edges = uniform_edges(self.n_bins)
         top_label = self._sums["top_label"]
         weight = float(top_label[0].sum())
         if not weight:
             raise DataError("The accumulator must have rows; it has none. Call update first.")
         bins = bins_from_sums(top_label, edges, self.closed)
-        log_loss, brier_score = (self._sums["scores"] / weight).tolist() if self.scores else (None, None)
+        means = dict(zip(("log_loss", "brier_score"), (self._sums["scores"] / weight).tolist(), strict=False))
+        details: dict[str, Any] = {}
+        if self.details:
+            details = {
+                "intervals": _streamed.intervals(self._sums, bins, means, level, seed),
+                "noise_floor": _streamed.noise_floor(self._sums, bins, seed),
+                "kuiper": _streamed.kuiper(self._sums),
+                "risk_coverage": _streamed.curve(self._sums),
+            }
         return RunningCalibration(
             n=int(bins.count.sum()),
             bins=bins,
@@ -153,9 +202,10 @@ class CalibrationAccumulator:
             ece=float(gap_norm(bins.share, bins.gap, "l1")),
             ece_l2=float(gap_norm(bins.share, bins.gap, "l2")),
             max_error=float(gap_norm(bins.share, bins.gap, "max")),
-            log_loss=log_loss,
-            brier_score=brier_score,
+            log_loss=means.get("log_loss"),
+            brier_score=means.get("brier_score"),
             classwise_ece=self._classwise_error(edges) if self.classwise else None,
+            **details,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,20 +220,67 @@ class CalibrationAccumulator:
         exponent = state.get("exponent", 0)
         if exponent is not None:
             sums = {name: np.array(values, dtype=np.float64) for name, values in state["sums"].items()}
-            made._add(sums, exponent)
+            made._add(made._zeros() | sums, exponent)
         return made
 
+    def sums(self) -> dict[str, Float]:
+        """Return a copy of the sums, for what `compute` leaves out; large or small weights are scaled."""
+        return {name: values.copy() for name, values in self._sums.items()}
+
     def _settings(self) -> dict[str, Any]:
-        names = ("n_classes", "n_bins", "closed", "classes", "scores", "classwise")
+        names = ("n_classes", "n_bins", "closed", "classes", "scores", "classwise", "details", "of_class")
         return {name: getattr(self, name) for name in names}
 
     def _zeros(self) -> dict[str, Float]:
+        k, details = self.n_classes, self.details
+        confused = k**2 * _streamed.N_STEPS if details and k <= _streamed.MOST_CONFUSED else 0
         shapes = {
             "top_label": (5, self.n_bins),
             "scores": (2 * self.scores,),
-            "classwise": (5, self.n_classes, self.classwise * self.n_bins),
+            "classwise": (5, k, self.classwise * self.n_bins),
+            "claim_squares": (2, details * self.n_bins),
+            "score_squares": (2 * self.scores, 2 * details),
+            "histogram": (5, details * _streamed.N_CELLS),
+            "percent": (5, details * 100),
+            "chosen": (5, details * k),
+            "true": (1, details * k),
+            "confusion": (1, confused),
         }
         return {name: np.zeros(shape) for name, shape in shapes.items()}
+
+    def _sums_of(self, block: Block) -> dict[str, Float]:
+        edges = uniform_edges(self.n_bins)
+        claim = block.top_label() if self._code is None else block.of_class(self._code)
+        index = bin_index(claim.confidence, edges, self.closed)
+        found = {"top_label": indexed_sums(index, claim, self.n_bins)}
+        values = [ROW_SCORES[name](block) for name in ("log_loss", "brier_score")] if self.scores else []
+        found["scores"] = np.array([v.sum() if block.weight is None else block.weight @ v for v in values])
+        if self.classwise:
+            found["classwise"] = column_sums(block, edges, self.closed)
+        if self.details:
+            k, cell = self.n_classes, _streamed.doubt_cell(claim.confidence)
+            chosen = self._chosen(block)
+            found["claim_squares"] = _streamed.claim_squares(claim, index, self.n_bins)
+            found["percent"] = chunk_sums(claim, uniform_edges(100), "right")
+            found["histogram"] = indexed_sums(cell, claim, _streamed.N_CELLS)
+            found["chosen"] = indexed_sums(chosen, claim, k)
+            found["true"] = np.bincount(block.codes, block.weight, minlength=k)[None].astype(np.float64)
+            if values:
+                found["score_squares"] = np.stack([_streamed.score_squares(v, block.weight) for v in values])
+            if k <= _streamed.MOST_CONFUSED:
+                place = (block.codes * np.int64(k) + chosen) * _streamed.N_STEPS + cell // _streamed.STEP
+                size = k**2 * _streamed.N_STEPS
+                found["confusion"] = np.bincount(place, block.weight, minlength=size)[None].astype(np.float64)
+        return found
+
+    def _chosen(self, block: Block) -> Int:
+        if self._code is not None:
+            return np.full(len(block.codes), self._code, dtype=np.int64)
+        k = len(block.columns)
+        ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k))[
+            :, None
+        ]  # of ties, the first class has the highest
+        return k - ((block.columns == block.top) * ranks).max(axis=0).astype(np.int64)
 
     def _add(self, sums: dict[str, Float], exponent: int) -> None:
         """Add sums of weights that were divided by 2 to `exponent`; the larger of both exponents stays."""
@@ -202,11 +299,11 @@ def _exponent(sample_weight: ArrayLike) -> int:
 
 
 def _shifted(sums: dict[str, Float], by: int) -> dict[str, Float]:
-    """The same sums for weights times 2 to `by`; of the sums of a bin, one is a count and one of squares."""
+    """The same sums for weights times 2 to `by`: those of weights, of counts and of squares."""
     if not by:
         return sums
-    degrees = np.array([1, 0, 2, 1, 1])
+    powers = {name: np.array(_DEGREES[name][: len(values)]) for name, values in sums.items()}
     return {
-        name: np.ldexp(values, by if name == "scores" else by * degrees.reshape(-1, *[1] * (values.ndim - 1)))
+        name: np.ldexp(values, by * powers[name].reshape(-1, *[1] * (values.ndim - 1)))
         for name, values in sums.items()
     }

@@ -133,9 +133,15 @@ def by_class(judged: Predictions, level: float) -> ClassGroups:
     """The same for each predicted class; of many, those furthest beyond noise."""
     k = judged.probs.shape[1]
     rows = np.bincount(judged.chosen, minlength=k)
+    claimed = np.bincount(judged.chosen, judged.confidence, minlength=k).astype(np.float64)
+    right = np.bincount(judged.chosen, judged.correct, minlength=k).astype(np.float64)
+    return in_classes(rows, claimed, right, level)
+
+
+def in_classes(rows: Int, claimed: Float, right: Float, level: float) -> ClassGroups:
+    """`by_class` from sums for each predicted class: of rows, of confidences and of right predictions."""
     filled = np.flatnonzero(rows)
-    claimed = np.bincount(judged.chosen, judged.confidence, minlength=k)[filled] / rows[filled]
-    right = np.bincount(judged.chosen, judged.correct, minlength=k)[filled] / rows[filled]
+    claimed, right = claimed[filled] / rows[filled], right[filled] / rows[filled]
     groups = [
         ClassGroup(code=int(code), **group)
         for code, group in zip(filled, findings(rows[filled], claimed, right, level), strict=True)

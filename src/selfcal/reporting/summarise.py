@@ -110,7 +110,8 @@ def summarise(
     losses = {name: values_per_row(log_loss, p.y, p.probs, None) for name, p in methods.items()}
     leader = min(losses, key=lambda name: float(losses[name].mean()))
     method_names = shown_apart(list(methods))
-    coin = _classes.baseline(first.y, k)
+    class_rows = np.bincount(first.y, minlength=k)
+    coin = _classes.baseline(class_rows)
     grouping = _groups.cut_all(groups or {}, n)
     how = _Evaluation(level, n_bins, n_resamples, seed, coin, grouping, of_classes)
     judged = [
@@ -131,14 +132,14 @@ def summarise(
         selfcal=__version__,
         rows=n,
         classes=tuple(shown_apart(names)),
-        class_rows=tuple(np.bincount(first.y, minlength=k).tolist()),
+        class_rows=tuple(class_rows.tolist()),
         level=level,
         n_bins=n_bins,
         n_resamples=n_resamples,
         seed=seed,
         settings={shown(name): shown(value, 200) for name, value in (settings or {}).items()},
         notes=tuple(shown(text, 600) for text in notes),
-        provenance=provenance and _printable(provenance),
+        provenance=provenance and printable(provenance),
         baseline=coin,
         of_classes=of_classes,
         importance=importance,
@@ -216,7 +217,7 @@ class _Evaluation(NamedTuple):
             brier_score=estimate(metrics.score_interval(p.y, p.probs, score="brier_score", level=self.level)),
             tests=tests,
             below_chance=p.below_chance,
-            bins=_bins(bins, self.level),
+            bins=bins_of(bins, self.level),
             by_range=_verdict.by_range(p, self.level),
             by_class=_verdict.by_class(p, self.level),
             reject=reject,
@@ -227,14 +228,16 @@ class _Evaluation(NamedTuple):
         )
 
 
-def _bins(bins: Bins, level: float) -> tuple[Bin, ...]:
+def bins_of(bins: Bins, level: float) -> tuple[Bin, ...]:
+    """The bins that have rows, with the intervals of their accuracy."""
     low, high = metrics.wilson_interval(bins.accuracy, bins.effective_count, level=level)
     columns = (bins.edges[:-1], bins.edges[1:], bins.count, bins.confidence, bins.accuracy, low, high)
     every = (Bin(*values) for values in zip(*(column.tolist() for column in columns), strict=True))
     return tuple(one for one in every if one.rows)
 
 
-def _printable(made: Provenance) -> Provenance:
+def printable(made: Provenance) -> Provenance:
+    """The same with names that are fit to print."""
     files = tuple(shown(file, 200) for file in made.files)
     command = shown(made.command, 600) if made.command else ""
     return replace(made, files=files, command=command)

@@ -25,21 +25,19 @@ from selfcal.storage.state import ClassifierState
 from selfcal.tabular.preprocessing import Preprocessor
 
 
-def to_onnx(
-    model: Storable, path: str | os.PathLike[str], *, preprocessor: Preprocessor | None = None
-) -> Path:
+def to_onnx(model: Storable, path: str | os.PathLike[str]) -> Path:
     """Write a fitted classifier as an ONNX file: scaling of columns, network and calibrator in one graph.
 
     Its input ``X`` is a table of float64 numbers, its output ``probabilities`` has one column for each class;
-    their labels are in the metadata of the file, as JSON, under ``classes``. With a preprocessor the graph starts
-    where cells have become numbers: missing ones are NaN, and a category is its index in the list that is stored,
-    with the names of all columns, under ``inputs`` in the metadata; -1 is a category not in the list.
+    their labels are in the metadata of the file, as JSON, under ``classes``. If the model was
+    fitted on a data frame, the graph starts where cells have become numbers: missing ones are NaN, and a category is
+    its index in the list that is stored, with the names of all columns, under ``inputs`` in the metadata; -1 is a
+    category not in the list.
 
     Args:
         model: A fitted classifier without a calibrator, or with one that is a formula: temperature, vector, matrix
             scaling and the like. Others, made of steps or of a field, are refused.
         path: The file.
-        preprocessor: The fitted preprocessor before the classifier, if it was trained on a table.
 
     Returns:
         The file.
@@ -53,10 +51,10 @@ def to_onnx(
     pipeline: nn.Module = _Pipeline(state, _head(state.calibrator))
     metadata: dict[str, object] = {"classes": labels(state.classes)["values"]}
     n_inputs = state.n_features
-    if preprocessor is not None:
-        pipeline = nn.Sequential(_Encoder(preprocessor), pipeline)
-        metadata["inputs"] = preprocessor.inputs
-        n_inputs = len(preprocessor.inputs)
+    if state.preprocessor is not None:
+        pipeline = nn.Sequential(_Encoder(state.preprocessor), pipeline)
+        metadata["inputs"] = state.preprocessor.inputs
+        n_inputs = len(state.preprocessor.inputs)
     proto = _exported(pipeline.eval(), n_inputs).model_proto
     for key, value in metadata.items():
         proto.metadata_props.add(key=key, value=json.dumps(value))

@@ -28,7 +28,8 @@ FORMAT = "selfcal model"
 FORMAT_VERSION = 2
 """In version 1, `model.json` itself had no hash."""
 DESCRIPTION, TENSORS = "model.json", "model.safetensors"
-EXTRAS = ("preprocessor.skops", "report.html", "report.json", "model_card.md")
+PREPROCESSOR = "preprocessor.skops"
+EXTRAS = (PREPROCESSOR, "report.html", "report.json", "model_card.md")
 """Optional files of the folder."""
 MAX_JSON_BYTES = 1 << 25
 """Bytes of model.json, and of the header of the tensors, that are read at most."""

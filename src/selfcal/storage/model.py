@@ -4,13 +4,15 @@
 |---|---|
 | `model.safetensors` | weights and buffers of the network, the scaling of columns, arrays of the calibrator |
 | `model.json` | everything else, the SHA-256 of each other file, and at its end the SHA-256 of all before it |
-| `preprocessor.skops`, `report.html`, `report.json`, `model_card.md` | what was given to `save` as extras |
+| `preprocessor.skops` | the encoding of a data frame, if the model was fitted on one |
+| `report.html`, `report.json`, `model_card.md` | what was given to `save` as extras |
 
 What only training needs is not stored: the rows' learned weights, the gamma-Net, the history.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -31,9 +33,11 @@ from selfcal.calibrators._base import LogitCalibrator
 from selfcal.ensembles import Ensemble
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.models.spec import has_own, maker_of, spec_of, summary_of
+from selfcal.storage import skops_archive
 from selfcal.storage.files import (
     FORMAT,
     FORMAT_VERSION,
+    PREPROCESSOR,
     TENSORS,
     AnyPath,
     Tensors,
@@ -55,6 +59,7 @@ from selfcal.storage.parts import (
     weights_of,
 )
 from selfcal.storage.state import ClassifierState
+from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
@@ -123,9 +128,13 @@ class Storable(ABC):
             True
         """
         check_is_fitted(self)
-        description, tensors = _taken_apart(type(self).__name__, self._state(), own_network)
+        state = self._state()
+        description, tensors = _taken_apart(type(self).__name__, state, own_network)
         description["metrics"] = None if metrics is None else as_json(metrics)
-        return write(path, description, tensors, extras or {})
+        files = dict(extras or {})
+        if state.preprocessor is not None and PREPROCESSOR not in files:
+            files[PREPROCESSOR] = skops_archive.dump({"preprocessor": state.preprocessor.state()})
+        return write(path, description, tensors, files)
 
     @classmethod
     def load(cls, path: AnyPath, *, network: Network | None = None) -> Self:
@@ -147,8 +156,9 @@ class Storable(ABC):
         if network is not None and not own:
             raise ConfigError(f"network must be left out: {path} describes its own network.")
         tensors = parse_tensors(stored[TENSORS], path)
+        preprocessor = _preprocessor(stored.get(PREPROCESSOR), path)
         with _distrust(path, but=(ConfigError,) if network else ()):
-            return cls._from_state(_put_together(description, tensors, network))
+            return cls._from_state(_put_together(description, tensors, network, preprocessor))
 
 
 def save_calibrator(
@@ -243,12 +253,29 @@ def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[
     return description, weights_of(state.module) | scaling | arrays
 
 
-def _put_together(description: Values, tensors: Tensors, network: Network | None) -> ClassifierState:
+def _preprocessor(archive: bytes | None, path: AnyPath) -> Preprocessor | None:
+    if archive is None:
+        return None
+    try:
+        return Preprocessor.from_state(skops_archive.load(archive)["preprocessor"], budget=sys.maxsize)
+    except Exception as error:  # a damaged or hostile file may raise anything
+        raise ModelFormatError(
+            f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
+        ) from error
+
+
+def _put_together(
+    description: Values, tensors: Tensors, network: Network | None, preprocessor: Preprocessor | None
+) -> ClassifierState:
     settings = field(description, "settings", dict)
+    if isinstance(settings.get("class_weight"), list):
+        settings["class_weight"] = dict(settings["class_weight"])
     hidden = field(settings, "hidden", list, type(None))
     settings["hidden"] = None if hidden is None else tuple(hidden)
     classes = classes_of(field(description, "classes", dict))
     n_features, names = _features(field(description, "features", dict))
+    if preprocessor is not None and len(preprocessor.feature_names) != n_features:
+        raise ModelFormatError("The preprocessor is not that of the network.")
     sizes, parts = (n_features, len(classes)), _by_part(tensors)
     mean, scale = (_column(parts["scaling"], name, n_features) for name in ("mean", "scale"))
     # from here on there are as many features as numbers in the file
@@ -265,6 +292,7 @@ def _put_together(description: Values, tensors: Tensors, network: Network | None
         classes=classes,
         n_features=n_features,
         feature_names=names,
+        preprocessor=preprocessor,
         mean=mean,
         scale=scale,
         module=module,
@@ -311,6 +339,9 @@ def _settings(given: Values) -> Values:
         given["method"] = recipe.name if known else repr(recipe)
     if isinstance(given["random_state"], np.random.RandomState):
         given["random_state"] = None
+    if isinstance(given["class_weight"], Mapping):
+        # as pairs, since a name in JSON is text, and a label may be a number
+        given["class_weight"] = [*given["class_weight"].items()]
     return {name: as_json(value) for name, value in given.items()}
 
 

@@ -70,6 +70,11 @@ def load(data: bytes) -> dict[str, Any]:
     return values
 
 
+def holds(data: bytes, name: str) -> bool:
+    """Whether an archive has a value of that name."""
+    return name in json.loads(_members(data)[_SCHEMA])["content"]
+
+
 def load_text(data: bytes, *names: str) -> str:
     """One text in an archive, by the names that lead to it, without loading the objects beside it.
 

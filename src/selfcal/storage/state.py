@@ -11,6 +11,7 @@ from torch import nn
 
 from selfcal._support.checks import Float
 from selfcal.ensembles import Ensemble
+from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
 
@@ -24,8 +25,9 @@ class ClassifierState:
         network: The argument that chooses the network: a kind, a function, or None.
         recipe: The recipe that trained it; None if only its text is known.
         classes: The label of each column of the logits.
-        n_features: Columns of the input.
-        feature_names: Their names, if they have any.
+        n_features: Columns of the network's input.
+        feature_names: Their names, if it was fitted on numbers with names.
+        preprocessor: The encoding of a data frame as that input, if it was fitted on one.
         mean: The mean that is subtracted from each column.
         scale: The scale that each column is then divided by.
         module: The network.
@@ -44,6 +46,7 @@ class ClassifierState:
     classes: NDArray[Any]
     n_features: int
     feature_names: NDArray[Any] | None
+    preprocessor: Preprocessor | None
     mean: Float
     scale: Float
     module: nn.Module

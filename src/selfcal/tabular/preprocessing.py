@@ -148,9 +148,14 @@ class Preprocessor:
         return names + [f"{name}={level}" for name, levels in self.levels.items() for level in levels.names]
 
     @property
+    def n_numbers(self) -> int:
+        """The number of encoded features that are numbers or parts of dates; they come first."""
+        return len(self._number_names())
+
+    @property
     def groups(self) -> FeatureGroups:
         """The encoded features that belong together, by their positions in `feature_names`."""
-        start = len(self._number_names())
+        start = self.n_numbers
         missing = []
         if start:
             marked = self.transformer.named_transformers_["missing"].features_.tolist()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from selfcal._support.binning import Chunk, bins_from_sums, chunk_sums, uniform_edges
-from selfcal._support.checks import Int
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import CalibrationAccumulator
 from selfcal.reporting import _verdict
@@ -21,7 +20,6 @@ from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import summarise
 from selfcal.tabular.cells import as_text, first_row
 from selfcal.tabular.schema import column_named
-from selfcal.workflows._class_columns import WHOLE, whole
 from selfcal.workflows._group_values import group_values
 from selfcal.workflows.layout import Layout
 from selfcal.workflows.layout_search import find_layout
@@ -130,29 +128,10 @@ class Judge:
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
         probs = self.layout.probabilities(part, self.rows)
         if self.layout.columns:
-            return Predictions.from_probabilities(self._codes(labels), probs)
+            return Predictions.from_probabilities(self.layout.codes(labels, self.rows), probs)
         self.layout.check_confidence(part, probs[:, 1], self.rows)
         right = self.layout.correct(part).to_numpy().astype(np.int64)
         return Predictions(right, np.ones_like(right), probs[:, 1], probs)
-
-    def _codes(self, labels: pl.Series) -> Int:
-        codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
-        if codes.null_count():
-            # 1.0 in one place and 1 in the other are the same class
-            plain = labels.str.replace(WHOLE, "$1").cast(
-                pl.Enum([whole(n) for n in self.classes]), strict=False
-            )
-            codes = codes.fill_null(plain.to_physical())
-        unknown = codes.is_null()
-        if unknown.any():
-            row = first_row(unknown)
-            raise DataError(
-                f"Column {self.layout.target!r} must hold classes that have a column of probabilities; row "
-                f"{self.rows + row:,} is {labels[row - 1]!r}, and the columns are for "
-                f"{', '.join(map(repr, self.classes[:10]))}. Correct the label, or name the columns and "
-                "their classes: --columns A,B,C --classes X,Y,Z."
-            )
-        return codes.to_numpy().astype(np.int64)
 
     def _add(self, judged: Predictions) -> None:
         self._scores.update(judged.y, judged.probs)

@@ -13,10 +13,8 @@ from selfcal.errors import ModelFormatError
 from selfcal.reporting._names import counted
 from selfcal.reporting.content import Report
 from selfcal.storage import skops_archive
-from selfcal.storage.files import opened
+from selfcal.storage.files import PREPROCESSOR, opened
 from selfcal.tabular.schema import Schema
-
-PREPROCESSOR = "preprocessor.skops"
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,14 @@ class Inspected:
         schema: The columns and their kinds.
         classes: The labels.
         notes: Notes for the user on the data and the training.
-        report: The report on the held-out rows.
+        report: The report on the held-out rows; None if an estimator was fitted, without any.
     """
 
     description: Mapping[str, Any]
     schema: Schema
     classes: tuple[str, ...]
     notes: tuple[str, ...]
-    report: Report
+    report: Report | None
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Inspected:
@@ -46,14 +44,15 @@ class Inspected:
             raise no_table(path)
         try:
             learned = json.loads(skops_archive.load_text(data, "preprocessor", "learned"))
-            table = json.loads(skops_archive.load_text(data, "table"))
-            report = Report.from_dict(table["numbers"])
+            table: dict[str, Any] = {"notes": (), "numbers": None}
+            if skops_archive.holds(data, "table"):
+                table = json.loads(skops_archive.load_text(data, "table"))
             return cls(
                 description,
                 Schema.from_dict(learned["schema"]),
                 tuple(map(str, description["classes"]["values"])),
                 tuple(map(str, table["notes"])),
-                report,
+                None if table["numbers"] is None else Report.from_dict(table["numbers"]),
             )
         except Exception as error:  # a damaged or hostile file may raise anything
             raise ModelFormatError(

@@ -12,12 +12,12 @@ from polars.selectors import by_name
 from scipy.special import expit, logit, softmax
 
 from selfcal._support import checks
-from selfcal._support.checks import Float, listed, such
+from selfcal._support.checks import Float, Int, listed, such
 from selfcal.errors import DataError
 from selfcal.reporting._names import counted
-from selfcal.tabular.cells import as_text, read_booleans, read_numbers, refuse
+from selfcal.tabular.cells import as_text, first_row, read_booleans, read_numbers, refuse
 from selfcal.tabular.schema import column_named
-from selfcal.workflows._class_columns import WHOLE
+from selfcal.workflows._class_columns import WHOLE, whole
 from selfcal.workflows._confidence import confidence_error
 
 _SMALLEST = 1e-12
@@ -82,6 +82,32 @@ class Layout:
                 self._compare_with_choice(part, p)
                 return np.column_stack([1 - p, p])
             return self._of_all_classes(values)
+
+    @property
+    def used(self) -> list[str]:
+        """All columns that evaluation reads."""
+        named = (self.target, *self.columns, self.choice, self.confidence)
+        return list(dict.fromkeys(name for name in named if name))
+
+    def codes(self, labels: pl.Series, start: int = 0) -> Int:
+        """The number of the class of each label; the first is that of row `start` + 1 of the table."""
+        codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
+        if codes.null_count():
+            # 1.0 in one place and 1 in the other are the same class
+            plain = labels.str.replace(WHOLE, "$1").cast(
+                pl.Enum([whole(n) for n in self.classes]), strict=False
+            )
+            codes = codes.fill_null(plain.to_physical())
+        unknown = codes.is_null()
+        if unknown.any():
+            row = first_row(unknown)
+            raise DataError(
+                f"Column {self.target!r} must hold classes that have a column of probabilities; row "
+                f"{start + row:,} is {labels[row - 1]!r}, and the columns are for "
+                f"{', '.join(map(repr, self.classes[:10]))}. Correct the label, or name the columns and "
+                "their classes: --columns A,B,C --classes X,Y,Z."
+            )
+        return codes.to_numpy().astype(np.int64)
 
     def cells(self, probs: Float) -> dict[str, Float]:
         """What the columns hold if these are the probabilities; the inverse of `probabilities`."""

@@ -23,13 +23,14 @@ from selfcal.reporting.content import Provenance, Report
 from selfcal.reporting.importance import permutation_importance
 from selfcal.reporting.predictions import Predictions
 from selfcal.storage import read_extra
+from selfcal.storage.files import PREPROCESSOR
 from selfcal.tabular.io.reading import MEMORY_BUDGET
 from selfcal.tabular.leakage import leaks
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.tabular.schema import Schema, column_named
 from selfcal.tabular.split import Division, Parts, divide
 from selfcal.workflows._group_values import group_values
-from selfcal.workflows.inspection import PREPROCESSOR, no_table
+from selfcal.workflows.inspection import no_table
 from selfcal.workflows.table_report import report_on
 from selfcal.workflows.table_storage import TableContents
 from selfcal.workflows.table_training import Fit, TrainingRows
@@ -73,8 +74,10 @@ class TableModel:
         classes: The labels, byte for byte as in the table.
         notes: Notes for the user on the data and the training.
         remarks: Those of them that follow from the settings; the others on the training were warnings, too.
-        report: The report on the held-out rows.
-        held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all.
+        report: The report on the held-out rows. A model that was fitted as an estimator has none, and asking for it
+            is an error; see `has_report`.
+        held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all, and
+            without a report.
         held_out_wrong: Whether the prediction was wrong there.
 
     Example:
@@ -90,9 +93,9 @@ class TableModel:
     classes: tuple[str, ...]
     notes: tuple[str, ...]
     remarks: tuple[str, ...] = ()
-    report: Report
     held_out_confidence: Float
     held_out_wrong: NDArray[np.bool_]
+    _report: Report | None
 
     def __init__(
         self,
@@ -109,7 +112,7 @@ class TableModel:
         self.held_out = checks.in_range("held_out", held_out, 0.01, 0.9)
         self.refit = checks.boolean("refit", refit)
         self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
-        # the preprocessor has scaled the numbers already; a rare category, scaled once more, would be huge
+        # the preprocessor has scaled the numbers already, by all rows that take part in the training
         settings = {"standardize": False, **settings}
         self.classifier = SelfCalibratedClassifier(method, random_state=seed, **settings)
         self.classifier.check_settings()
@@ -171,10 +174,24 @@ class TableModel:
                 advance(1, "2 of 2")
                 self._train(second, "Refit: ")
             self._replace_by(second)
-        self.report = report_on(
+        self._report = report_on(
             judged, first, second, seed=self.seed, notes=self.notes, provenance=provenance, **about
         )
         return self
+
+    @property
+    def has_report(self) -> bool:
+        """Whether there is a report on held-out rows."""
+        return self._report is not None
+
+    @property
+    def report(self) -> Report:
+        if self._report is None:
+            raise ConfigError(
+                "A report needs held-out rows; this model was fitted from Python, without any. Fit it with selfcal "
+                "fit, or evaluate its predictions for labelled rows with selfcal evaluate."
+            )
+        return self._report
 
     def parts(self, table: pl.DataFrame, target: str, **options: Any) -> Parts:
         """The rows that `fit` would train, validate and evaluate on; numbers count labelled rows only."""
@@ -187,23 +204,25 @@ class TableModel:
         if not len(encoded.values):
             none = np.empty(0)
             return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra)
-        predicted = self.classifier.predict_with_confidence(encoded.values)
+        predicted = self.classifier.predict_encoded(encoded.values)
         return Answers(*predicted, encoded.unseen, encoded.extra)
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
         if not len(self.held_out_confidence):
+            how = "refitted on all rows. Fit it without --refit"
+            if not self.has_report:
+                how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
             raise ConfigError(
                 "A guaranteed maximum risk needs labelled rows that the model was not trained on; this model was "
-                "refitted on all rows. Fit it without --refit, or choose a threshold on new labelled rows with "
-                "SelectiveClassifier."
+                f"{how}, or choose a threshold on new labelled rows with SelectiveClassifier."
             )
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model, its report and its card into a folder, which appears whole or not at all."""
         contents = TableContents(
-            self.preprocessor, self.notes, self.report, self.held_out_confidence, self.held_out_wrong
+            self.preprocessor, self.notes, self._report, self.held_out_confidence, self.held_out_wrong
         )
         return self.classifier.save(path, metrics=contents.metrics(), extras=contents.files())
 
@@ -211,22 +230,21 @@ class TableModel:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The model that `save` wrote into a folder."""
         classifier = SelfCalibratedClassifier.load(path)
-        data = read_extra(path, PREPROCESSOR)
-        if data is None:
+        preprocessor, data = classifier.preprocessor_, read_extra(path, PREPROCESSOR)
+        if preprocessor is None or data is None:
             raise no_table(path)
         try:
-            contents = TableContents.read(data)
-            self = cls()
-            self.classifier, self.preprocessor = classifier, contents.preprocessor
-            self.schema, self.classes = self.preprocessor.schema, tuple(classifier.classes_)
-            self.notes, self.report = contents.notes, contents.report
-            self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
-            if len(self.preprocessor.feature_names) != classifier.n_features_in_:
-                raise ModelFormatError("the preprocessor is not that of the network")
+            contents = TableContents.read(data, preprocessor)
         except Exception as error:  # a damaged or hostile file may raise anything
             raise ModelFormatError(
                 f"{path}/{PREPROCESSOR} holds nothing that can be used: {shorten(error, 300)}"
             ) from error
+        self = cls()
+        preprocessor.budget = self.preprocessor.budget
+        self.classifier, self.preprocessor = classifier, preprocessor
+        self.schema, self.classes = preprocessor.schema, tuple(map(str, classifier.classes_))
+        self.notes, self._report = contents.notes, contents.report
+        self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
         return self
 
     def _divide(self, table: pl.DataFrame, target: str, **options: Any) -> Division:
@@ -258,7 +276,7 @@ class TableModel:
         categories = {column.name for column in self.schema.used if column.kind == "category"}
         groups = {name: group_values(held_out[name], as_category=name in categories) for name in by}
         importance = permutation_importance(
-            lambda values: self.classifier.predict_with_confidence(values)[2],
+            lambda values: self.classifier.predict_encoded(values).probs,
             self.preprocessor.transform(held_out),
             rows.codes[rows.parts.held_out],
             columns=self.preprocessor.columns,

@@ -17,8 +17,8 @@ from selfcal.reporting.card import model_card
 from selfcal.reporting.content import Report
 from selfcal.reporting.page import JSON, render
 from selfcal.storage import skops_archive
+from selfcal.storage.files import PREPROCESSOR
 from selfcal.tabular.preprocessing import Preprocessor
-from selfcal.workflows.inspection import PREPROCESSOR
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,21 @@ class TableContents:
     Attributes:
         preprocessor: Turns a table into the network's input.
         notes: Notes for the user on the data and the training.
-        report: The report on the held-out rows.
-        confidence: The confidence in each held-out row; empty if the model was refitted on them.
+        report: The report on the held-out rows; None for a model that was fitted without any, by an estimator.
+        confidence: The confidence in each held-out row; empty if the model was refitted on them, or without a report.
         wrong: Whether the prediction was wrong there.
     """
 
     preprocessor: Preprocessor
     notes: tuple[str, ...]
-    report: Report
+    report: Report | None
     confidence: Float
     wrong: NDArray[np.bool_]
 
     def files(self) -> dict[str, bytes]:
         """The files to store beside the classifier."""
+        if self.report is None:
+            return {}
         stored = {
             "preprocessor": self.preprocessor.state(),
             "table": json.dumps({"notes": self.notes, "numbers": self.report.to_dict()}),
@@ -56,6 +58,8 @@ class TableContents:
 
     def metrics(self) -> dict[str, Any]:
         """The scores for the description of the model."""
+        if self.report is None:
+            return {}
         judged, names = self.report.methods[0], ("accuracy", "ece", "noise_floor", "log_loss", "brier_score")
         refit = self.report.refit
         return {
@@ -66,22 +70,18 @@ class TableContents:
         }
 
     @classmethod
-    def read(cls, data: bytes) -> TableContents:
+    def read(cls, data: bytes, preprocessor: Preprocessor) -> TableContents:
         """The contents that `files` stored in the archive of the preprocessor."""
         stored = skops_archive.load(data)
+        confidence, wrong = np.empty(0), np.empty(0, dtype=bool)
+        if "table" not in stored:
+            return cls(preprocessor, (), None, confidence, wrong)
         table = json.loads(stored["table"])
         report = Report.from_dict(table["numbers"])
         if not report.methods:
             raise DataError("A stored report must have at least one method; it has none.")
-        confidence, wrong = np.empty(0), np.empty(0, dtype=bool)
         if report.refit is None:
             confidence = checks.unit_interval(stored["confidence"])
             wrong = np.asarray(stored["wrong"], dtype=bool)
             checks.same_length(confidence=confidence, wrong=wrong)
-        return cls(
-            Preprocessor.from_state(stored["preprocessor"]),
-            tuple(table["notes"]),
-            report,
-            confidence,
-            wrong,
-        )
+        return cls(preprocessor, tuple(table["notes"]), report, confidence, wrong)

@@ -79,20 +79,19 @@ class Fit:
         Returns:
             Its warnings.
         """
-        rows, preprocessor = self.rows, self.preprocessor
+        rows = self.rows
         first, second = rows.parts.train, rows.parts.validation
         # codes are enough to train on; names of any length are needed only to predict
         further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
         if self.classifier.trains_several:
             first = rows.fitted
-            further |= {"groups": rows.groups[first], "feature_groups": preprocessor.groups}
         else:
-            further |= {"groups": rows.groups[first], "groups_val": rows.groups[second]}
-            further |= {"X_val": preprocessor.transform(rows.table[second]), "y_val": rows.codes[second]}
-        X = preprocessor.transform(rows.table[first])
+            further |= {"X_val": rows.table[second], "y_val": rows.codes[second]}
+            further |= {"groups_val": rows.groups[second]}
+        further |= {"groups": rows.groups[first], "preprocessor": self.preprocessor}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            self.classifier.fit(X, rows.codes[first], **further)
+            self.classifier.fit(rows.table[first], rows.codes[first], **further)
         for warning in caught:
             warnings.warn(warning.message, stacklevel=3)
         return tuple(str(w.message) for w in caught if issubclass(w.category, UserWarning))

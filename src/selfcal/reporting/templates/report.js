@@ -34,6 +34,7 @@
   }
 
   function pairs(reject, at) {
+    if (!byId("pairs")) return;
     const body = byId("pairs").tBodies[0];
     const ranked = reject.cells.map((cell) => ({ cell, n: left(cell, at) })).filter((pair) => pair.n).sort((a, b) => b.n - a.n);
     body.replaceChildren(...ranked.slice(0, Number(body.dataset.shown)).map(({ cell, n }) => {

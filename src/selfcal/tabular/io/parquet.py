@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -15,11 +15,14 @@ from selfcal.tabular.io.source import Opened
 
 MAGIC = b"PAR1"
 ARROW_MAGIC = b"ARROW1"
+Choose = Callable[[pl.Schema], Sequence[str]]
+"""Returns the names of the columns to read, given the schema."""
+
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, counted from 1970-01-01
 _DAY = 86_400_000_000  # microseconds
 
 
-def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+def parquet_batches(opened: Opened, batch_rows: int, columns: Choose | None = None) -> Iterator[pl.DataFrame]:
     """Yield the table in batches; the first one has no rows.
 
     Dictionaries become strings, decimals floats, times of other zones UTC; lists, structs, bytes and durations
@@ -32,7 +35,7 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
         )
     source = _whole(opened)
     table = pl.scan_parquet(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
-    plan = _simple(table, opened.name)
+    plan = _simple(table, opened.name, columns)
     yield pl.DataFrame(schema=plan.collect_schema())
     try:
         check_pages(source)
@@ -41,11 +44,11 @@ def parquet_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
     yield from _collected(plan, opened, batch_rows)
 
 
-def arrow_batches(opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
+def arrow_batches(opened: Opened, batch_rows: int, columns: Choose | None = None) -> Iterator[pl.DataFrame]:
     """Yield the table in an Arrow (Feather) file in batches, as `parquet_batches` does."""
     source = _whole(opened)
     table = pl.scan_ipc(io.BytesIO(source) if isinstance(source, bytes) else source, glob=False)
-    plan = _simple(table, opened.name)
+    plan = _simple(table, opened.name, columns)
     yield pl.DataFrame(schema=plan.collect_schema())
     yield from _collected(plan, opened, batch_rows)
 
@@ -54,8 +57,10 @@ def _whole(opened: Opened) -> Path | bytes:
     return b"".join(opened.chunks) if opened.path is None or opened.packed else opened.path
 
 
-def _simple(table: pl.LazyFrame, name: str) -> pl.LazyFrame:
-    return table.select(_simplified(column, dtype, name) for column, dtype in table.collect_schema().items())
+def _simple(table: pl.LazyFrame, name: str, columns: Choose | None = None) -> pl.LazyFrame:
+    schema = table.collect_schema()
+    names = schema.names() if columns is None else columns(schema)
+    return table.select(simplified(column, schema[column], name) for column in names)
 
 
 def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[pl.DataFrame]:
@@ -66,7 +71,8 @@ def _collected(plan: pl.LazyFrame, opened: Opened, batch_rows: int) -> Iterator[
         yield part
 
 
-def _simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+def simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
+    """Return a column as numbers, text, booleans or dates; an error names one of another type, and its table."""
     column = by_name(name)
     if isinstance(dtype, (pl.Categorical, pl.Enum, pl.Null)):
         return column.cast(pl.String)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import polars as pl
+from polars.selectors import by_name
 
 from selfcal._support.checks import positive_int
 from selfcal.errors import ConfigError, DataError
@@ -15,7 +16,7 @@ from selfcal.tabular.io import archives
 from selfcal.tabular.io.delimited import delimited_batches
 from selfcal.tabular.io.excel import excel_batches
 from selfcal.tabular.io.json_lines import json_batches
-from selfcal.tabular.io.parquet import ARROW_MAGIC, MAGIC, arrow_batches, parquet_batches
+from selfcal.tabular.io.parquet import ARROW_MAGIC, MAGIC, Choose, arrow_batches, parquet_batches
 from selfcal.tabular.io.source import Opened, Source, open_source, peek, refuse_other_texts, utf8_chunks
 
 MEMORY_BUDGET = 4 * 2**30
@@ -31,6 +32,7 @@ def read_batches(
     sheet: str | None = None,
     batch_rows: int = 65_536,
     allow_empty: bool = False,
+    columns: Choose | None = None,
     watch: Callable[[float | None], None] | None = None,
 ) -> Iterator[pl.DataFrame]:
     r"""Read a table in batches, in memory that does not grow with the file.
@@ -48,6 +50,7 @@ def read_batches(
         sheet: The sheet of an Excel workbook; None takes the only one with cells.
         batch_rows: Maximum rows per batch.
         allow_empty: Yield one batch without rows if there are none, instead of an error.
+        columns: Returns the columns to read, given the schema; by default all. Others of a Parquet file take no time.
         watch: Called after each batch with the fraction of the file that was read so far; None if the size is
             unknown.
 
@@ -63,7 +66,7 @@ def read_batches(
     positive_int("batch_rows", batch_rows)
     with open_source(source) as opened:
         form = _Format(sep, encoding, ragged, sheet)
-        for part in _parts(opened, form, batch_rows=batch_rows, allow_empty=allow_empty):
+        for part in _parts(opened, form, batch_rows=batch_rows, allow_empty=allow_empty, columns=columns):
             yield from part.iter_slices(batch_rows) if part.height else [part]
             if watch is not None:
                 watch(opened.fraction_read)
@@ -120,10 +123,12 @@ class _Format:
     sheet: str | None
 
 
-def _parts(opened: Opened, form: _Format, *, batch_rows: int, allow_empty: bool) -> Iterator[pl.DataFrame]:
+def _parts(
+    opened: Opened, form: _Format, *, batch_rows: int, allow_empty: bool, columns: Choose | None = None
+) -> Iterator[pl.DataFrame]:
     """Yield batches with rows; one without rows only if the table has none."""
     with _polars_errors_as_ours(opened.name):
-        parts = _batches(opened, form, batch_rows)
+        parts = _batches(opened, form, batch_rows, columns)
         empty, rows = next(parts), 0
         if empty.width == 0:
             raise DataError(f"{opened.name} must hold a table; it has no columns.")
@@ -140,16 +145,30 @@ def _parts(opened: Opened, form: _Format, *, batch_rows: int, allow_empty: bool)
             yield empty
 
 
-def _batches(opened: Opened, form: _Format, batch_rows: int) -> Iterator[pl.DataFrame]:
+def _selected(parts: Iterator[pl.DataFrame], columns: Choose) -> Iterator[pl.DataFrame]:
+    first = next(parts)
+    chosen = by_name(columns(first.schema))
+    yield first.select(chosen)
+    yield from (part.select(chosen) for part in parts)
+
+
+def _batches(
+    opened: Opened, form: _Format, batch_rows: int, columns: Choose | None
+) -> Iterator[pl.DataFrame]:
     """Return the reader for the format, which is detected by the first bytes."""
-    if opened.head.startswith(archives.MAGIC) and (book := archives.open_archive(opened)) is not None:
-        return excel_batches(opened, book, form.sheet)
-    if form.sheet is not None:
+    archived = opened.head.startswith(archives.MAGIC)
+    book = archives.open_archive(opened) if archived else None  # of another archive, the member is opened
+    if book is None and form.sheet is not None:
         raise ConfigError(f"sheet is for Excel workbooks; {opened.name} is none. Leave it out.")
-    if opened.head.startswith(MAGIC):
-        return parquet_batches(opened, batch_rows)
-    if opened.head.startswith(ARROW_MAGIC):
-        return arrow_batches(opened, batch_rows)
+    if book is None and opened.head.startswith(MAGIC):
+        return parquet_batches(opened, batch_rows, columns)
+    if book is None and opened.head.startswith(ARROW_MAGIC):
+        return arrow_batches(opened, batch_rows, columns)
+    parts = _text_batches(opened, form) if book is None else excel_batches(opened, book, form.sheet)
+    return parts if columns is None else _selected(parts, columns)
+
+
+def _text_batches(opened: Opened, form: _Format) -> Iterator[pl.DataFrame]:
     head, rest = peek(utf8_chunks(opened, form.encoding))
     refuse_other_texts(head, opened.name)
     chunks = chain([head], rest)

@@ -1,0 +1,238 @@
+"""Evaluating predictions in many Parquet files: rows per second, memory of each process, and a kill in the middle.
+
+    python -m benchmarks.parts --rows 1e6 1e7 1e8 --json runs/parts.json --results benchmarks/RESULTS.md
+
+Each size is written as 50 files of ten float32 probabilities and a label, into a folder that is removed afterwards
+(4 GB for 1e8 rows), and evaluated by `selfcal evaluate --jobs 2` three times: undisturbed, killed after half of the
+files, and resumed. The time of 1e9 rows is extrapolated from all sizes. The speed of one process is compared with
+that of polars reading the same columns; both take turns, in processor time, which other work changes little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import numpy as np
+import polars as pl
+
+from benchmarks._timing import best_seconds, parser, write_json, write_section
+from selfcal.workflows.parts import evaluate_parts
+
+TITLE = "Predictions in many files"
+FILES, CLASSES, JOBS = 50, 10, 2
+BILLION = 1e9
+LEAST_SPEED, MOST_MEGABYTES = 0.6, 500.0
+BLOCK = 500_000
+"""Rows that are drawn at a time."""
+
+Row = dict[str, Any]
+
+
+def make_parts(folder: Path, rows: int, *, seed: int = 0) -> list[Path]:
+    """Write calibrated predictions as files of equal length."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"part-{number:03}.parquet" for number in range(FILES)]
+    bounds = np.linspace(0, rows, FILES + 1).astype(int)
+    for number, path in enumerate(paths):
+        rng = np.random.default_rng([seed, number])
+        wanted = int(bounds[number + 1] - bounds[number])
+        drawn = [_draw(rng, min(BLOCK, wanted - start)) for start in range(0, wanted, BLOCK)]
+        pl.concat(drawn).write_parquet(path)
+    return paths
+
+
+def _draw(rng: np.random.Generator, n: int) -> pl.DataFrame:
+    scores = np.exp(2 * rng.standard_normal((CLASSES, n), dtype=np.float32))
+    probs = scores / scores.sum(axis=0)
+    label = (probs.cumsum(axis=0) < rng.random(n, dtype=np.float32)).sum(axis=0).clip(0, CLASSES - 1)
+    return pl.DataFrame(
+        {"y": label.astype(np.int16), **{f"prob_{code}": column for code, column in enumerate(probs)}}
+    )
+
+
+def speed(path: Path, repeats: int) -> Row:
+    """Evaluating a file in one process beside merely reading it, in rows per second of processor time."""
+    columns = ["y", *(f"prob_{code}" for code in range(CLASSES))]
+    best = best_seconds(
+        {
+            "read": lambda: pl.read_parquet(path, columns=columns),
+            "evaluate": lambda: evaluate_parts([str(path)], "y"),
+        },
+        repeats,
+        clock=time.process_time,
+    )
+    rows = pl.scan_parquet(path).select(pl.len()).collect().item()
+    return {
+        "case": "speed",
+        "rows": rows,
+        "read_rows_per_second": rows / best["read"],
+        "evaluate_rows_per_second": rows / best["evaluate"],
+        "ratio": best["read"] / best["evaluate"],
+    }
+
+
+def whole_runs(folder: Path, rows: int) -> Row:
+    """Evaluate all files three times: undisturbed, killed after half of them, and resumed."""
+    undisturbed, seconds, megabytes = _run(folder, folder / "sums-1")
+    sums = folder / "sums-2"
+    started = time.perf_counter()
+    with _started(folder, sums) as process:
+        while len(_finished(sums)) < FILES // 2 and process.poll() is None:
+            time.sleep(0.01)
+    killed_after, kept = time.perf_counter() - started, len(_finished(sums))
+    resumed, resumed_seconds, _ = _run(folder, sums)
+    reused = resumed.pop("files")["reused"]
+    undisturbed.pop("files")
+    return {
+        "case": "whole",
+        "rows": rows,
+        "seconds": seconds,
+        "rows_per_second": rows / seconds,
+        "megabytes_per_process": megabytes,
+        "killed_after_seconds": killed_after,
+        "files_kept": kept,
+        "files_reused": reused,
+        "resumed_seconds": resumed_seconds,
+        "same_numbers": resumed == undisturbed,
+        "accuracy": undisturbed["methods"][0]["accuracy"],
+        "ece": undisturbed["methods"][0]["ece"],
+    }
+
+
+def _run(folder: Path, sums: Path) -> tuple[Row, float, float]:
+    """The result of the command, its seconds, and the peak memory of the largest process in megabytes."""
+    started, peak = time.perf_counter(), 0.0
+    with tempfile.TemporaryFile("w+") as output, _started(folder, sums, output) as process:
+        while process.poll() is None:
+            peak = max([peak, *(_peak(pid) for pid in _family(process.pid))])
+            time.sleep(0.05)
+        seconds = time.perf_counter() - started
+        if process.returncode:
+            raise RuntimeError(f"the command ended with exit code {process.returncode}")
+        output.seek(0)
+        return json.load(output), seconds, peak
+
+
+@contextmanager
+def _started(folder: Path, sums: Path, output: Any = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+    """A context with the command, which is killed at its end, with its workers, if it still runs."""
+    words = ["evaluate", str(folder / "part-*.parquet"), "--target", "y", "--jobs", str(JOBS)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "selfcal", *words, "--sums", str(sums), "--json"],
+        stdout=output,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _finished(sums: Path) -> list[Path]:
+    return list(sums.glob("part-*.json"))
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for parent in found:
+        with suppress(OSError):
+            found += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+    return found
+
+
+def _peak(pid: int) -> float:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def extrapolated(rows: Sequence[Row]) -> tuple[float, float]:
+    """The seconds for 1e9 rows, and the slope of log seconds over log rows between the two largest sizes.
+
+    The seconds are a start-up plus a time for each row, weighted such that all sizes count equally.
+    """
+    n = np.array([row["rows"] for row in rows], dtype=float)
+    seconds = np.array([row["seconds"] for row in rows])
+    if len(n) == 1:
+        return float(seconds[0] * BILLION / n[0]), float("nan")
+    fit = np.linalg.lstsq(np.column_stack([1 / seconds, n / seconds]), np.ones(len(n)), rcond=None)[0]
+    order = np.argsort(n)[-2:]
+    slope = np.diff(np.log(seconds[order])) / np.diff(np.log(n[order]))
+    return float(fit[0] + fit[1] * BILLION), float(slope[0])
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """A table of all sizes, and whether the targets are met."""
+    whole = [row for row in rows if row["case"] == "whole"]
+    lines = [
+        f"`selfcal evaluate --jobs {JOBS}` on {FILES} Parquet files of {CLASSES} float32 columns and a label.",
+        "",
+        "| rows | seconds | rows/s | MB per process | killed after | files kept | resumed, seconds | same numbers |",
+        "|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {row['rows']:.0e} | {row['seconds']:.1f} | {row['rows_per_second']:,.0f} | "
+            f"{row['megabytes_per_process']:.0f} | {row['killed_after_seconds']:.1f} s | {row['files_reused']} | "
+            f"{row['resumed_seconds']:.1f} | {'yes' if row['same_numbers'] else '**no**'} |"
+            for row in whole
+        ),
+        "",
+    ]
+    for row in (row for row in rows if row["case"] == "speed"):
+        lines.append(
+            f"- One process evaluates {row['evaluate_rows_per_second']:,.0f} rows per second, {row['ratio']:.2f} of "
+            f"the {row['read_rows_per_second']:,.0f} that polars merely reads; {LEAST_SPEED} wanted; "
+            f"{_verdict(row['ratio'] >= LEAST_SPEED)}."
+        )
+    if whole:
+        most = max(row["megabytes_per_process"] for row in whole)
+        seconds, slope = extrapolated(whole)
+        lines += [
+            f"- Peak memory of a process: {most:.0f} MB, less than {MOST_MEGABYTES:.0f} MB wanted; "
+            f"{_verdict(most < MOST_MEGABYTES)}.",
+            f"- Extrapolated to 1e9 rows: {seconds / 60:.1f} minutes; slope {slope:.2f} between the largest sizes.",
+        ]
+    return "\n".join(lines)
+
+
+def _verdict(met: bool) -> str:
+    return "met" if met else "**missed**"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parser(__doc__, repeats=5)
+    options.add_argument("--rows", type=float, nargs="+", default=[1e6, 1e7], help="numbers of rows")
+    options.add_argument("--folder", type=Path, help="where the files are written for a while")
+    asked = options.parse_args(arguments)
+    rows: list[Row] = []
+    for size in map(int, asked.rows):
+        with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+            paths = make_parts(Path(name), size)
+            rows.append(whole_runs(Path(name), size))
+            if size == int(asked.rows[-1]):
+                rows.append(speed(paths[0], asked.repeats))
+        print(json.dumps(rows[-1]), flush=True)
+    print(text := markdown(rows))
+    write_json(asked.json, rows)
+    write_section(asked.results, TITLE, text)
+
+
+if __name__ == "__main__":
+    main()

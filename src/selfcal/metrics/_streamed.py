@@ -1,0 +1,134 @@
+"""Intervals, noise floor and risk-coverage curve from sums over rows: closed forms and draws per bin, not per row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selfcal._support.binning import Bins, Chunk, effective_counts, gap_norm
+from selfcal._support.checks import Float, Int
+from selfcal.metrics.bootstrap import interval_of_bins
+from selfcal.metrics.calibration import NoiseFloor
+from selfcal.metrics.intervals import Interval, student_interval, wilson_interval
+from selfcal.metrics.selective import RiskCoverageCurve
+from selfcal.metrics.significance import CalibrationTest, brownian_range_tail, standardised
+
+N_CELLS = 4096
+"""Cells of the histogram of confidences: 128 for each halving of the doubt 1 - c, down to 2^-32."""
+_SHIFT = 16
+_LOWEST = ((127 - 32) << 23) >> _SHIFT  # of the bits of 2^-32 as a float32
+
+STEP = 32
+"""Cells between two thresholds for which the confusion matrix is kept."""
+N_STEPS = N_CELLS // STEP
+MOST_CONFUSED = 10
+"""Maximum number of classes for which the confusion matrix is kept."""
+
+N_RESAMPLES = 2000
+
+
+def doubt_cell(confidence: NDArray[np.floating]) -> Int:
+    """Return the cell of each confidence; cell 0 is the most confident.
+
+    The bits of a positive float32 are in the order of its value, so that a shift gives cells of equal relative
+    width: fine where confidences are high and most predictions are. A cell holds its upper end.
+
+    >>> doubt_cell(np.array([1.0, 0.75, 0.5, 0.0]))
+    array([   0, 3839, 3967, 4095])
+    """
+    doubt = np.subtract(1, confidence, dtype=confidence.dtype).astype(np.float32)
+    return np.maximum(((doubt.view(np.int32) - 1) >> _SHIFT) - _LOWEST, 0).astype(np.int64)
+
+
+def thresholds() -> Float:
+    """Return the lowest confidence in each cell, in falling order.
+
+    >>> thresholds()[[3839, 3967, 4095]]
+    array([0.75, 0.5 , 0.  ])
+    """
+    upper = ((np.arange(1, N_CELLS + 1) + _LOWEST) << _SHIFT).astype(np.int32).view(np.float32)
+    return 1 - upper.astype(np.float64)
+
+
+def claim_squares(chunk: Chunk, index: Int, n_bins: int) -> Float:
+    """Per bin, the weighted squares of correctness minus confidence, and the squared weights times c (1 - c)."""
+    c, w = chunk.confidence.astype(np.float64), chunk.weight
+    squares, chance = (chunk.correct - c) ** 2, c * (1 - c)
+    if w is not None:
+        squares, chance = squares * w, chance * w**2
+    return np.stack([np.bincount(index, weights=x, minlength=n_bins) for x in (squares, chance)])
+
+
+def score_squares(values: Float, weight: Float | None) -> Float:
+    """The sums of the values and of their squares, with squared weights."""
+    if weight is None:
+        return np.array([values.sum(), values @ values])
+    return np.array([weight**2 @ values, (weight * values) @ (weight * values)])
+
+
+def intervals(
+    sums: Mapping[str, Float], bins: Bins, means: Mapping[str, float], level: float, seed: int
+) -> dict[str, Interval]:
+    """The intervals of `calibration_error_interval` and `score_interval`, from sums."""
+    weight, squared = bins.weight.sum(), float(sums["top_label"][2].sum())
+    n = float(weight**2 / squared) if squared > 0 else float(bins.count.sum())
+    low, high = wilson_interval(bins.mean_accuracy, n, level=level)
+    found = {
+        "accuracy": Interval(bins.mean_accuracy, float(low), float(high), level),
+        "ece": interval_of_bins(
+            bins,
+            sums["claim_squares"][0],
+            round(n),
+            norm="l1",
+            level=level,
+            n_resamples=N_RESAMPLES,
+            seed=seed,
+        ),
+    }
+    for (name, mean), (first, second) in zip(means.items(), sums["score_squares"], strict=True):
+        error, freedom = math.inf, 0.0
+        if n >= 1 + 1e-9:
+            around = max(0.0, float(second - 2 * mean * first + mean**2 * squared))
+            error, freedom = math.sqrt(around / weight**2 * n / (n - 1)), n - 1
+        found[name] = student_interval(mean, error, freedom, level=level, bounds=(0.0, math.inf))
+    return found
+
+
+def noise_floor(sums: Mapping[str, Float], bins: Bins, seed: int) -> NoiseFloor:
+    """The noise floor with normal gaps of the exact variance, which a bin of dozens of rows makes accurate."""
+    spread = gap_spread(sums, bins)
+    gaps = np.random.default_rng(seed).normal(size=(N_RESAMPLES, len(spread))) * spread
+    errors = gap_norm(bins.share, gaps, "l1")
+    low, high = np.quantile(errors, [0.05, 0.95]).tolist()
+    return NoiseFloor(mean=float(bins.share @ spread) * math.sqrt(2 / math.pi), low=low, high=high)
+
+
+def gap_spread(sums: Mapping[str, Float], bins: Bins) -> Float:
+    """The standard deviation of the gap of each bin if the confidences are calibrated; 0 for empty bins."""
+    filled = bins.weight > 0
+    return np.where(filled, np.sqrt(sums["claim_squares"][1]) / np.where(filled, bins.weight, 1.0), 0.0)
+
+
+def curve(sums: Mapping[str, Float]) -> RiskCoverageCurve:
+    """The risk-coverage curve at the thresholds of the cells that have rows."""
+    filled = np.flatnonzero(sums["histogram"][0])
+    weight, count, squared, _, correct = np.cumsum(sums["histogram"][:, filled], axis=1)
+    return RiskCoverageCurve(
+        thresholds=thresholds()[filled],
+        coverage=weight / weight[-1],
+        risk=np.clip((weight - correct) / weight, 0.0, 1.0),
+        effective_count=effective_counts(weight, squared, count),
+    )
+
+
+def kuiper(
+    sums: Mapping[str, Float], tail: Callable[[float], float] = brownian_range_tail
+) -> CalibrationTest:
+    """The Kuiper test between the thresholds of the cells; with fewer places to look, it errs towards calibrated."""
+    weight, _, _, confidence, correct = sums["histogram"]
+    walk = np.append(0.0, np.cumsum((correct - confidence)[weight > 0]))
+    statistic = standardised(float(np.ptp(walk)), float(sums["claim_squares"][1].sum()))
+    return CalibrationTest(statistic, tail(statistic))
