@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 PARITY := .venv/.parity
+CLUSTER := .venv/.cluster
 export MPLBACKEND := Agg
 # the networks of the tests are small, and both cores run tests; any other number works as well
 export OMP_NUM_THREADS ?= 1
@@ -11,10 +12,10 @@ export OMP_NUM_THREADS ?= 1
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem \
   NPY_DISABLE_CPU_FEATURES=X86_V3 GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4
-NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',benchmarks commands experiments faults plots reporting \
+NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',benchmarks commands distributed experiments faults plots reporting \
   support test_docs.py test_init.py)
 
-.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-browser lint bench bench-cpus docs clean
+.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-distributed test-browser lint bench bench-cpus docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -56,8 +57,15 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, onnxruntime, and pytabkit if it is installed
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, onnxruntime, and pytabkit if it is installed
 	$(BIN)/python -m pytest tests/parity/heavy
+
+$(CLUSTER): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
+	@touch $@
+
+test-distributed: $(CLUSTER) ## the same answer from several workers, processes and machines
+	$(BIN)/python -m pytest tests/distributed
 
 test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
 	$(BIN)/python -m pytest tests/browser

@@ -1,4 +1,4 @@
-"""The time that `auto` takes with one and two processes, and what it loses on a machine that is busy with other work.
+"""The time that `auto` and trials of `compare` take with one and two processes, and `auto` beside other work.
 
     python -m benchmarks.jobs --json runs/jobs.json --data FOLDER --results benchmarks/RESULTS.md
 
@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -25,16 +26,26 @@ from benchmarks import _quality_sets as sets
 from benchmarks._quality_methods import probabilities
 from benchmarks._timing import write_section
 from selfcal import SelfCalibratedClassifier, metrics
+from selfcal._support.jobs import one_thread
 from selfcal._support.locks import locked
 from selfcal._support.parallel import Results, Row, Unit, run_all_units
 from selfcal.errors import TimeBudgetWarning
+from selfcal.tabular.io import read_table
+from selfcal.workflows.comparison import Candidate, Task, run_trials
 
 TITLE, KEY = "Processes", ("set", "case", "seed")
 CORES, BUDGET, AMPLE = 2, 60.0, 900.0
-CASES = ONE, TWO, USUAL, BUSY = "one", "two", "usual", "busy"
-"""One and two processes with an ample budget; two with the usual one, without and with other work."""
+CASES = ("one", "two", "usual", "busy", "plain", "trials-1", "trials-2")
+ONE, TWO, USUAL, BUSY, PLAIN, TRIALS_1, TRIALS_2 = CASES
+"""One and two processes with an ample budget; two with the usual one, without and with other work; trials in a loop
+without joblib, and by one and two of its workers."""
+TRIALS = (PLAIN, TRIALS_1, TRIALS_2)
+TRIED, SEEDS = "crossfit", 6
+"""The method of the trials, and how many there are."""
 MOST_SECONDS, LEAST_SPEED_UP, MOST_LOSS = 40.0, 1.6, 0.01
 """The median of `USUAL` on tables of 5,000 rows, the ratio of `ONE` to `TWO`, and how much worse `BUSY` may be."""
+LEAST_TRIALS_SPEED_UP, MOST_OVERHEAD = 1.7, 0.05
+"""The ratio of `TRIALS_1` to `TRIALS_2`, and how much longer `TRIALS_1` may take than `PLAIN`."""
 
 
 def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
@@ -42,6 +53,8 @@ def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
     name, case, seed = unit
     row: Row = dict(zip(KEY, unit, strict=True)) | {"failed": None}
     try:
+        if case in TRIALS:
+            return [row | trials(folder / f"tab_{name}.csv.gz", case)]
         task = sets.load(name, seed, 0.0, folder, scale)
         model = SelfCalibratedClassifier(
             "auto",
@@ -70,6 +83,27 @@ def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
         ]
     except Exception as error:
         return [row | {"failed": f"{type(error).__name__}: {error}"}]
+
+
+def trials(path: Path, case: str) -> Row:
+    """Run the trials, and measure how long all of them take; the bits are those of their scores."""
+    task = Task(str(path), read_table(str(path)).columns[-1])
+    tried = Candidate(TRIED, TRIED)
+    started = time.perf_counter()
+    if case == PLAIN:
+        with one_thread():
+            rows = [task.run(tried, seed) for seed in range(SEEDS)]
+    else:
+        with TemporaryDirectory() as name:
+            jobs = 1 if case == TRIALS_1 else CORES
+            kept = Path(name) / "results.json"
+            rows = run_trials(task, [tried], seeds=SEEDS, results=kept, jobs=jobs, title=TITLE)
+    seconds = time.perf_counter() - started
+    if failed := [row["failed"] for row in rows if row["failed"] is not None]:
+        raise RuntimeError(failed[0])
+    scores = [row["log_loss"] for row in rows]
+    bits = hashlib.sha256(np.array(scores).tobytes()).hexdigest()
+    return {"seconds": seconds, "log_loss": float(np.mean(scores)), "probabilities": bits}
 
 
 @contextmanager
@@ -108,6 +142,8 @@ def markdown(rows: Sequence[Row]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, of in found.items():
+        if not of.keys() - {*TRIALS}:
+            continue
         one, two, usual, busy = (of.get(case) for case in (ONE, TWO, USUAL, BUSY))
         same = one and two and one["probabilities"] == two["probabilities"]
         cells = [
@@ -146,6 +182,20 @@ def _verdicts(found: dict[str, dict[str, Row]]) -> Iterator[str]:
             f"{LEAST_SPEED_UP} wanted; {verdict(speed_up >= LEAST_SPEED_UP)}."
         )
         yield f"- Their probabilities are the same bits on {same} of {len(both)}; {verdict(same == len(both))}."
+    if both := [of for of in found.values() if {TRIALS_1, TRIALS_2} <= of.keys()]:
+        speed_up = sum(of[TRIALS_1]["seconds"] for of in both) / sum(of[TRIALS_2]["seconds"] for of in both)
+        same = sum(of[TRIALS_1]["probabilities"] == of[TRIALS_2]["probabilities"] for of in both)
+        yield (
+            f"- {SEEDS} trials of `{TRIED}` are {speed_up:.2f} times as fast with two workers as with one on the sum "
+            f"of {len(both)} tables, {LEAST_TRIALS_SPEED_UP} wanted; {verdict(speed_up >= LEAST_TRIALS_SPEED_UP)}. "
+            f"Their scores are the same bits on {same} of {len(both)}; {verdict(same == len(both))}."
+        )
+    if both := [of for of in found.values() if {PLAIN, TRIALS_1} <= of.keys()]:
+        more = sum(of[TRIALS_1]["seconds"] for of in both) / sum(of[PLAIN]["seconds"] for of in both) - 1
+        yield (
+            f"- One worker of joblib takes {100 * more:+.1f}% of the time of a plain loop more, at most "
+            f"{100 * MOST_OVERHEAD:+.0f}% wanted; {verdict(more <= MOST_OVERHEAD)}."
+        )
     if loaded := [of for of in found.values() if {USUAL, BUSY} <= of.keys()]:
         loss = float(np.mean([np.log(of[BUSY]["log_loss"] / of[USUAL]["log_loss"]) for of in loaded]))
         yield (

@@ -23,6 +23,7 @@ PURPOSE = {
     "ensembles": "several models as one; label noise",
     "losses": "the parts of a method;\nnone imports another",
     "training": "Recipe, interfaces, the one loop",
+    "uncertainty": "scores of doubt (NumPy)",
     "calibrators": "post-hoc calibration (NumPy)",
     "metrics": "scores; data sets; cells to numbers",
     "_support": "checks, files, locks, random streams",

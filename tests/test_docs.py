@@ -12,7 +12,7 @@ import pytest
 import typer
 from docs import architecture
 
-from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, recipes
+from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, recipes, uncertainty
 from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
@@ -103,6 +103,11 @@ def test_the_readme_lists_every_method_and_counts_the_calibrators():
 
 def test_the_page_of_calibrators_lists_every_one():
     assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/calibrators.md")
+
+
+def test_the_page_of_uncertainty_scores_lists_every_one():
+    scores = {name for name in uncertainty.__all__ if not inspect.isabstract(getattr(uncertainty, name))}
+    assert scores <= code_spans("docs/uncertainty.md")
 
 
 def test_the_page_of_metrics_mentions_every_one():

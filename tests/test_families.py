@@ -6,9 +6,10 @@ from importlib import import_module
 
 import pytest
 
-from selfcal import calibrators, hypergradients, losses, metrics, objectives, outer
+from selfcal import calibrators, hypergradients, losses, metrics, objectives, outer, uncertainty
 from selfcal.calibrators._base import LogitCalibrator
 from selfcal.training.interfaces import Hypergradient, Objective, OuterModel
+from selfcal.uncertainty import UncertaintyScore
 
 
 def function_of(*first):
@@ -32,6 +33,7 @@ def kind_of(base):
         (losses, function_of("logits", "y")),
         (metrics, function_of("y_true", "probs")),
         (calibrators, kind_of(LogitCalibrator)),
+        (uncertainty, kind_of(UncertaintyScore)),
         (outer, kind_of(OuterModel)),
         (objectives, kind_of(Objective)),
         (hypergradients, kind_of(Hypergradient)),

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from selfcal import (
         calibrators,
+        conformal,
         datasets,
         errors,
         hypergradients,
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
         reject,
         storage,
         transforms,
+        uncertainty,
     )
+    from selfcal.conformal import ConformalClassifier
     from selfcal.ensembles import Ensemble
     from selfcal.estimators.calibrated_model import CalibratedModel
     from selfcal.estimators.classifier import SelfCalibratedClassifier
@@ -52,6 +55,7 @@ _HOME = {
     "BilevelProblem": "training",
     "BilevelStep": "training",
     "CalibratedModel": "estimators.calibrated_model",
+    "ConformalClassifier": "conformal",
     "Ensemble": "ensembles",
     "History": "training",
     "ImageBatches": "training",
@@ -74,6 +78,7 @@ __all__ = [
     "BilevelProblem",
     "BilevelStep",
     "CalibratedModel",
+    "ConformalClassifier",
     "Ensemble",
     "History",
     "ImageBatches",
@@ -85,6 +90,7 @@ __all__ = [
     "TensorBatches",
     "TrainingResult",
     "calibrators",
+    "conformal",
     "datasets",
     "errors",
     "export",
@@ -102,6 +108,7 @@ __all__ = [
     "storage",
     "train",
     "transforms",
+    "uncertainty",
 ]
 
 

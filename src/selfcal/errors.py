@@ -25,6 +25,10 @@ class TrainingError(SelfcalError, RuntimeError):
     exit_code = 4
 
 
+class WorkerError(TrainingError):
+    """Worker processes died again and again."""
+
+
 class ModelFormatError(SelfcalError, ValueError):
     """A stored model that is damaged, malicious, or of a version that cannot be read."""
 

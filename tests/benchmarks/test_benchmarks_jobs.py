@@ -2,16 +2,15 @@
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import active_children
 
+import joblib
 import numpy as np
 import polars as pl
 import pytest
 
 from benchmarks import jobs
 from selfcal import SelfCalibratedClassifier, recipes
-from selfcal._support import parallel
 
 
 @pytest.fixture
@@ -31,16 +30,20 @@ def test_every_case_is_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys)
         small = recipes.auto(candidates=["linear"], folds=2, repeats=1)
         return SelfCalibratedClassifier(small, max_epochs=2, **settings | {"n_jobs": 1})
 
-    monkeypatch.setattr(parallel, "_pool", ThreadPoolExecutor)
     monkeypatch.setattr(jobs, "SelfCalibratedClassifier", quick)
+    monkeypatch.setattr(jobs, "TRIED", "standard")
+    monkeypatch.setattr(jobs, "SEEDS", 2)
     ask = ["--json", str(tmp_path / "jobs.json"), "--data", str(folder), "--results", str(tmp_path / "R.md")]
-    jobs.main(ask)
+    with joblib.parallel_config("threading"):
+        jobs.main(ask)
     rows = json.loads((tmp_path / "jobs.json").read_text())["rows"]
-    assert [row["failed"] for row in rows] == [None] * 4
+    assert [row["failed"] for row in rows] == [None] * 7
     assert fitted == [1, *[jobs.CORES] * 3]
     shown = capsys.readouterr().out
     assert "| tiny |" in shown
-    assert "same bits on 1 of 1; met" in shown
+    assert shown.count("same bits on 1 of 1; met") == 2
+    assert "2 trials of `standard` are" in shown
+    assert "One worker of joblib takes" in shown
     assert (tmp_path / "R.md").read_text().startswith("# Processes")
     jobs.main(ask)
     assert len(fitted) == 4  # nothing is run twice
@@ -63,7 +66,9 @@ def test_targets_that_are_missed_say_so():
         row("usual", 45.0, 0.5),
         row("busy", 60.0, 0.51),
     ]
-    assert jobs.markdown(missed).count("**missed**") == 4
+    missed += [row("plain", 10.0, 0.5), row("trials-1", 11.0, 0.5), row("trials-2", 7.0, 0.5, "b")]
+    assert jobs.markdown(missed).count("**missed**") == 7
     met = [row("one", 50.0, 0.5), row("two", 25.0, 0.5), row("usual", 25.0, 0.5), row("busy", 60.0, 0.501)]
+    met += [row("plain", 10.0, 0.5), row("trials-1", 10.2, 0.5), row("trials-2", 5.8, 0.5)]
     assert "**missed**" not in jobs.markdown(met)
     assert "failed: `no`" in jobs.markdown([row("one", 1.0, 1.0) | {"failed": "no"}])

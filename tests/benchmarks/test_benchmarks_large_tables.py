@@ -2,16 +2,15 @@
 
 import gzip
 import json
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import joblib
 import numpy as np
 import polars as pl
 import pytest
 
 from benchmarks import large_tables
 from selfcal import SelfCalibratedClassifier
-from selfcal._support import parallel
 
 
 @pytest.fixture
@@ -30,7 +29,6 @@ def folder(tmp_path):
 @pytest.fixture
 def quick(monkeypatch):
     """One training run of one epoch in place of `auto`, trees of scikit-learn only, and workers without start-up."""
-    monkeypatch.setattr(parallel, "_pool", ThreadPoolExecutor)
     monkeypatch.setattr(large_tables, "PEERS", ("sklearn-hgb",))
     monkeypatch.setattr(large_tables, "REPEATS", 1)
     monkeypatch.setattr(large_tables, "CORES", 1)
@@ -41,6 +39,8 @@ def quick(monkeypatch):
         "SelfCalibratedClassifier",
         lambda method, **settings: SelfCalibratedClassifier("standard", max_epochs=1, **settings),
     )
+    with joblib.parallel_config("threading"):
+        yield
 
 
 def test_every_case_runs_once_and_is_shown(folder, quick, tmp_path, capsys):

@@ -6,11 +6,11 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import combinations
 from types import ModuleType
 
+import joblib
 import numpy as np
 import polars as pl
 import pytest
@@ -26,7 +26,6 @@ from benchmarks import _quality_methods as methods
 from benchmarks import _quality_sets as sets
 from benchmarks import _quality_tables as tables
 from benchmarks import quality
-from selfcal._support import parallel
 from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.preprocessing import Preprocessor
@@ -55,9 +54,10 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def in_threads(monkeypatch):
+def in_threads():
     """Workers that need no start-up."""
-    monkeypatch.setattr(parallel, "_pool", ThreadPoolExecutor)
+    with joblib.parallel_config("threading"):
+        yield
 
 
 @pytest.mark.parametrize("name", sets.generated_sets())

@@ -67,7 +67,12 @@ def test_settings_of_the_selection(shelf, tmp_path):
     said = describe(tmp_path / "m")["settings"]
     assert (said["time_budget"], said["n_networks"], said["noisy_labels"]) == (1e-3, 1, True)
     page = html.unescape((tmp_path / "m" / "report.html").read_text())
-    assert re.search(r"its log loss on held-out rows is \d\.\d+, that of the ensemble \d\.\d+\.", page)
+    assert re.search(
+        r"estimated cost of [+-]\d\.\d+ in log loss \(standard error \d\.\d+\): \d\.\d+ instead", page
+    )
+    assert re.search(
+        r"measured on \d+ rows that a network and an ensemble trained on the other \d+ have not seen", page
+    )
     assert "The model predicts true labels" in page
     assert "not trained: the time budget was used up" in page
 

@@ -8,7 +8,8 @@ from sklearn.metrics import roc_auc_score
 
 from selfcal import metrics
 from selfcal.errors import DataError
-from selfcal.metrics import discrimination
+from selfcal.metrics import _areas
+from selfcal.metrics.intervals import mean_and_error
 
 from .strategies import predictions, weights_for
 
@@ -55,7 +56,7 @@ def test_the_value_is_the_mean_of_the_values_per_row(data):
     w = weights_for(len(y))
     assume(any(0 < w[y == c].sum() < w.sum() for c in range(1, p.shape[1])))
     for weight in (None, w):
-        area = discrimination.macro(discrimination.roc_areas(y, p, None, weight))
+        area = _areas.macro(_areas.roc_areas(y, p, None, weight))
         assert np.average(area.per_row, weights=weight) == pytest.approx(area.value, abs=1e-12)
         found = area.interval(0.95)
         assert 0 <= found.low <= area.value + 1e-12
@@ -69,8 +70,8 @@ def test_the_error_is_delongs():
     s = np.round(rng.random(90) / 2 + 0.3 * y, 2)
     above = (s[y][:, None] > s[~y]) + (s[y][:, None] == s[~y]) / 2
     delong = above.mean(axis=1).var(ddof=1) / 30 + above.mean(axis=0).var(ddof=1) / 60
-    area = next(iter(discrimination.roc_areas(y.astype(int), np.column_stack([1 - s, s]))))
-    _, error, _ = discrimination.mean_and_error(area.per_row, None)
+    area = next(iter(_areas.roc_areas(y.astype(int), np.column_stack([1 - s, s]))))
+    _, error, _ = mean_and_error(area.per_row, None)
     assert error**2 == pytest.approx(delong, rel=0.03)
 
 

@@ -1,6 +1,8 @@
 """Independent calls: the same results in one process and in several, with one thread each."""
 
 import os
+import signal
+import time
 import warnings
 
 import joblib
@@ -9,7 +11,8 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from selfcal._support.jobs import one_thread, run_calls
+from selfcal._support.jobs import ATTEMPTS, _Call, _packed, _Unpacker, one_thread, run_calls
+from selfcal.errors import WorkerError
 
 
 def facts(number, array):
@@ -66,6 +69,58 @@ def test_the_number_of_threads_comes_back():
     try:
         with one_thread():
             assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def stubborn(number, folder, deaths):
+    """Call 2 kills its process as often as asked; every call leaves a mark."""
+    marks = folder / f"{number}-{len(list(folder.iterdir()))}"
+    marks.write_text("")
+    if number == 2 and len(list(folder.glob("2-*"))) <= deaths:
+        while not list(folder.glob("0-*")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_call_whose_worker_is_killed_is_made_again_and_those_that_ended_are_not(tmp_path):
+    assert list(run_calls(stubborn, [(n, tmp_path, 1) for n in range(4)], n_jobs=2)) == [0, 1, 2, 3]
+    made = [mark.name[0] for mark in tmp_path.iterdir()]
+    assert made.count("2") == 2
+    assert made.count("0") == 1
+
+
+def test_workers_that_die_again_and_again_are_given_up(tmp_path):
+    with pytest.raises(WorkerError, match=f"died {ATTEMPTS} times in a row.*fewer processes"):
+        list(run_calls(stubborn, [(n, tmp_path, 99) for n in range(3)], n_jobs=2))
+    assert len(list(tmp_path.glob("2-*"))) == ATTEMPTS
+
+
+def test_large_arrays_are_sent_apart_from_the_calls_and_once_for_all_of_them():
+    array = np.arange(400_000.0)
+    one, other = (_packed(_Call(facts, (number, [array, array]))) for number in range(2))
+    assert len(one[0]) < 10_000
+    assert [id(sent) for sent in one[1]] == [id(sent) for sent in other[1]] == [id(array)]
+    array.flags.writeable = False  # as Dask hands it out
+    (number, (first, second)) = _Unpacker(one[0], (array,)).load().arguments
+    assert number == 0
+    assert first.flags.writeable
+    np.testing.assert_array_equal(first, second)
+
+
+def test_one_thread_for_several_calls_at_a_time():
+    """The last one to end restores what the first one found."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1
+        second.__exit__(None, None, None)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import operator
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from selfcal._support.files import write_atomically
+from selfcal._support.jobs import ATTEMPTS, completed_calls
 from selfcal._support.progress import progress_bar
-from selfcal._support.signals import starting_workers
-from selfcal.errors import ConfigError, DataError
+from selfcal.errors import ConfigError, DataError, WorkerError
 
 Row = dict[str, Any]
 Unit = tuple[Any, ...]
@@ -79,11 +72,13 @@ def run_units(
     jobs: int,
     title: str,
     key: Sequence[str] = ("dataset", "seed"),
+    attempts: int = ATTEMPTS,
     progress: bool | None = None,
 ) -> list[Row]:
     """Run the units that are not yet in `results`, in `jobs` processes, and return all rows in their order.
 
-    The values of `key` in a row identify its unit; `progress` is as in `progress_bar`.
+    The values of `key` in a row identify its unit; `progress` is as in `progress_bar`. What `attempts` and a
+    `joblib.parallel_config` do is in `completed_calls`.
     """
     rows = results.rows()
     unit_of = operator.itemgetter(*key)
@@ -91,24 +86,19 @@ def run_units(
     todo = [unit for unit in units if unit not in done]
     if todo:
         results.write(rows)  # fails now, not after an hour, if the folder is not writable
-        with progress_bar(title, len(units), progress) as advance, _pool(min(jobs, len(todo))) as pool:
+        calls = completed_calls(
+            work, [(unit,) for unit in todo], n_jobs=min(jobs, len(todo)), isolated=True, attempts=attempts
+        )
+        with progress_bar(title, len(units), progress) as advance, closing(calls) as completed:
             advance(len(units) - len(todo), f"{len(units) - len(todo)} of {len(units)} done")
-            try:
-                with starting_workers():
-                    futures = {pool.submit(work, unit): unit for unit in todo}
-                for count, future in enumerate(as_completed(futures), start=1):
-                    rows += future.result()
-                    results.write(rows)
-                    at = len(units) - len(todo) + count
-                    advance(at, f"{at} of {len(units)} done, last {_named(futures[future], key)}")
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for worker in multiprocessing.active_children():
-                    worker.terminate()  # after an interrupt, do not wait for unfinished units
-                raise
-    place = {unit: i for i, unit in enumerate(units)}
-    wanted = [row for row in rows if unit_of(row) in place]
-    return sorted(wanted, key=lambda row: place[unit_of(row)])
+            for count, (place, found) in enumerate(completed, start=1):
+                rows += found
+                results.write(rows)
+                at = len(units) - len(todo) + count
+                advance(at, f"{at} of {len(units)} done, last {_named(todo[place], key)}")
+    order = {unit: i for i, unit in enumerate(units)}
+    wanted = [row for row in rows if unit_of(row) in order]
+    return sorted(wanted, key=lambda row: order[unit_of(row)])
 
 
 def run_all_units(
@@ -123,16 +113,17 @@ def run_all_units(
 ) -> list[Row]:
     """Like `run_units`, but a unit whose process dies becomes a row with the reason in `failed`."""
 
-    def run(some: Sequence[Unit], jobs: int) -> list[Row]:
-        return run_units(work, some, results, jobs=jobs, title=title, key=key, progress=progress)
+    def run(some: Sequence[Unit], jobs: int, attempts: int = ATTEMPTS) -> list[Row]:
+        options = {} if attempts == ATTEMPTS else {"attempts": attempts}
+        return run_units(work, some, results, jobs=jobs, title=title, key=key, progress=progress, **options)
 
     try:
         return run(units, jobs)
-    except BrokenProcessPool:  # run one by one, so that the one that dies affects no other
+    except WorkerError:  # run one by one, so that the one that dies affects no other
         for unit in units:
             try:
-                run([unit], 1)
-            except BrokenProcessPool:
+                run([unit], 1, attempts=1)
+            except WorkerError:
                 died = {"failed": "The process died, perhaps for lack of memory."}
                 results.write([*results.rows(), dict(zip(key, unit, strict=True)) | died])
         return run(units, 1)
@@ -147,36 +138,3 @@ def _named(unit: Unit, key: Sequence[str]) -> str:
     return ", ".join(
         f"seed {value}" if name == "seed" else str(value) for name, value in zip(key, unit, strict=True)
     )
-
-
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    _start_tracker()
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare_worker)
-
-
-def _start_tracker() -> None:
-    """Start the process that frees resources of workers, without its warning about workers stopped while loading."""
-    before = os.environ.get("PYTHONWARNINGS")
-    quiet = "ignore:resource_tracker:UserWarning"
-    os.environ["PYTHONWARNINGS"] = quiet if not before else f"{before},{quiet}"
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONWARNINGS"]
-        else:
-            os.environ["PYTHONWARNINGS"] = before
-
-
-def _prepare_worker() -> None:
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """End a worker whose parent was killed, which would otherwise wait for work forever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from selfcal.errors import ConfigError
 
-_OPTIONS = {"kinds": "--kind", "n_networks": "--one-network"}
+_OPTIONS = {"kinds": "--kind", "n_networks": "--one-network", "n_jobs": "--jobs"}
 """Options whose names differ from the argument that they set."""
 
 _running: ContextVar[tuple[str, ...]] = ContextVar("_running", default=())

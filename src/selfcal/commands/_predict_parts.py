@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from selfcal._support.files import remove_leftovers, write_atomically
 from selfcal._support.locks import locked
 from selfcal._support.progress import progress_bar
-from selfcal.errors import ConfigError, DataError
+from selfcal.errors import ConfigError, DataError, PromiseWarning
 from selfcal.tabular.io import read_batches, write_batches
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class PartOptions:
     model: str
     keep: tuple[str, ...]
     threshold: float | None
+    sets: float | None
     excel_safe: bool
     reading: dict[str, Any]
     batch_rows: int
@@ -128,6 +130,10 @@ def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
 
     answering = Answering(_model(options.model), list(options.keep))
     answering.threshold = options.threshold
+    if options.sets is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PromiseWarning)  # said once, for all files
+            answering.conformal = answering.model.prediction_sets(options.sets)
     parts = read_batches(path, batch_rows=options.batch_rows, allow_empty=True, **options.reading)
     try:
         rows = write_batches(answering.answers(parts), out, excel_safe=options.excel_safe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,8 @@ from selfcal.commands._shared import AsJson, note, print_json, read_showing, say
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
-    from selfcal.reporting.content import ScoreReport
+    from selfcal.conformal import SetScores
+    from selfcal.reporting.content import Report, ScoreReport
     from selfcal.workflows.evaluation import Judge
     from selfcal.workflows.parts import EvaluatedParts
     from selfcal.workflows.sums import Sums
@@ -71,7 +73,6 @@ def evaluate(
 
       selfcal evaluate 'parts/part-*.parquet' --target y --jobs 4 --sums sums
     """
-    from selfcal.commands._scores import groups_text, ranges_text, say_verdict, scores_text
     from selfcal.reporting._names import counted
     from selfcal.reporting.content import Report
     from selfcal.reporting.page import write_page
@@ -82,6 +83,7 @@ def evaluate(
         check_page("--report", report, inputs=predictions, force=force)
     judge: Judge | Sums
     details: dict[str, Any] = {}
+    sets: SetScores | None = None
     options = {**where.layout(), "drop_unlabelled": where.drop_unlabelled, "n_bins": bins}
     provenance = made_by_command(predictions)
     if several(predictions) or sums is not None or skip_corrupt:
@@ -106,6 +108,8 @@ def evaluate(
         with read_showing("Evaluating", predictions[0], show=progress or None, **text.reading()) as parts:
             judge = judge_parts(parts, target, **options, by=by or ())
         judged = judge.result(provenance=provenance)
+        sets = judge.sets
+        details |= {} if sets is None else {"prediction_sets": asdict(sets)}
     notes = [judge.layout.text]
     if judge.unlabelled:
         dropped = counted(judge.unlabelled, "row")
@@ -122,9 +126,19 @@ def evaluate(
         source = predictions[0] if len(predictions) == 1 else predictions
         print_json({"predictions": source, "target": target, "notes": notes, **details, **judged.to_dict()})
         return
+    _say_scores(judged, len(judge.layout.classes), sets)
+    if report is not None:
+        say()
+        say(f"Report: {report}")
+
+
+def _say_scores(judged: Report | ScoreReport, classes: int, sets: SetScores | None) -> None:
+    from selfcal.commands._scores import groups_text, ranges_text, say_verdict, scores_text
+    from selfcal.reporting._names import counted
+    from selfcal.reporting.content import Report
+
     scores = judged.methods[0]
     say_verdict(scores)
-    classes = len(judge.layout.classes)
     known = counted(classes, "class", "classes") if classes else "unknown number of classes"
     say(f"{counted(judged.rows, 'row')}, {known}:")
     baseline = judged.baseline if isinstance(judged, Report) else None
@@ -133,9 +147,9 @@ def evaluate(
     say(ranges_text(scores), table=True)
     if isinstance(judged, Report) and judged.methods[0].by_group:
         say(groups_text(judged.methods[0]), table=True)
-    if report is not None:
+    if sets is not None:
         say()
-        say(f"Report: {report}")
+        say(f"Prediction sets, with intervals of 95%: {sets}.")
 
 
 def _evaluate_parts(predictions: list[str], target: str, *, progress: bool, **options: Any) -> EvaluatedParts:

@@ -15,7 +15,16 @@ import typer
 
 from selfcal._support.locks import locked
 from selfcal._support.signals import Stopped
-from selfcal.commands._options import By, MaxEpochs, Progress, TableOptions, Target, TextOptions, grouped
+from selfcal.commands._options import (
+    By,
+    Jobs,
+    MaxEpochs,
+    Progress,
+    TableOptions,
+    Target,
+    TextOptions,
+    grouped,
+)
 from selfcal.commands._outputs import Force, check_model_folder, made_by_command
 from selfcal.commands._shared import (
     AsJson,
@@ -68,8 +77,12 @@ def fit(
     max_epochs: MaxEpochs = None,
     time_budget: Annotated[
         float | None,
-        typer.Option(help="Seconds for training with method auto, and as many for --refit. Default: 60."),
+        typer.Option(
+            help="Seconds for training with method auto, as many for --one-network, and all again for --refit. "
+            "Default: 60."
+        ),
     ] = None,
+    jobs: Jobs = 1,
     one_network: Annotated[
         bool,
         typer.Option(
@@ -119,6 +132,7 @@ def fit(
     asked = {
         "max_epochs": max_epochs,
         "time_budget": time_budget,
+        "n_jobs": jobs,
         "n_networks": 1 if one_network else None,
         "noisy_labels": noisy_labels or None,
     }

@@ -13,12 +13,13 @@ import typer
 
 from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
-from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
+from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, warnings_as_notes, words
 from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from selfcal.conformal import ConformalClassifier
     from selfcal.workflows.table_model import Answers, TableModel
 
 
@@ -55,6 +56,12 @@ def predict(
             help="Abstain so that at most this fraction of the remaining predictions is wrong, e.g. 0.05."
         ),
     ] = None,
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the set of classes that contains the true one for this fraction of new rows, e.g. 0.95."
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Columns of the data to copy, separated by commas. The target is always copied."),
@@ -71,8 +78,9 @@ def predict(
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, the column abstain is true for rows on which the model abstains. Several files, a folder or a
-    pattern give a folder with one file for each; --resume continues after an interruption.
+    With --max-risk, the column abstain is true for rows on which the model abstains; with --sets, the column
+    prediction_set is a list of classes, such as ["benign", "malignant"]. Several files, a folder or a pattern give a
+    folder with one file for each; --resume continues after an interruption.
 
     Try:
 
@@ -91,6 +99,8 @@ def predict(
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
     if max_risk is not None and not 0 < max_risk < 1:
         raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
+    if sets is not None and not 0 < sets < 1:
+        raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
     reading = text.reading()
     kept = [] if keep is None else words("--keep", keep)
     files = model_files(model)
@@ -105,6 +115,7 @@ def predict(
             resume=resume,
             jobs=jobs,
             max_risk=max_risk,
+            sets=sets,
             kept=kept,
             excel_safe=excel_safe,
             reading=reading,
@@ -125,6 +136,8 @@ def predict(
     if max_risk is not None:
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
+    if sets is not None:
+        answering.conformal = _noted_sets(loaded, sets)
     garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
     show = False if garbled else progress or None
     batch_rows = _batch_rows(loaded)
@@ -141,11 +154,27 @@ def predict(
             "guarantee": guarantee.text,
             "threshold_holds": guarantee.holds,
         }
+    if answering.conformal is not None:
+        result |= {
+            "mean_set_size": answering.mean_set_size,
+            "set_guarantee": answering.conformal.guarantee_.text,
+        }
     if as_json:
         print_json(result)
     elif out != "-":
         withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
-        say(f"{counted(rows, 'row')}{withheld}: {out}")
+        size = answering.mean_set_size
+        sized = "" if size is None else f", sets of {size:.2f} classes on average"
+        say(f"{counted(rows, 'row')}{withheld}{sized}: {out}")
+
+
+def _noted_sets(model: TableModel, coverage: float) -> ConformalClassifier:
+    """The prediction sets of the model, once their guarantee is printed."""
+    with warnings_as_notes():
+        conformal = model.prediction_sets(coverage)
+    if conformal.guarantee_.informative:  # otherwise the warning has said it
+        note(str(conformal.guarantee_))
+    return conformal
 
 
 def _batch_rows(model: TableModel) -> int:
@@ -161,6 +190,7 @@ def _predict_several(
     resume: bool,
     jobs: int,
     max_risk: float | None,
+    sets: float | None,
     kept: list[str],
     excel_safe: bool,
     reading: dict[str, Any],
@@ -186,8 +216,10 @@ def _predict_several(
         answering.threshold, guarantee = loaded.threshold(max_risk)
         note(str(guarantee))
         result = {"guarantee": guarantee.text, "threshold_holds": guarantee.holds}
+    if sets is not None:
+        result["set_guarantee"] = _noted_sets(loaded, sets).guarantee_.text
     options = several_files.PartOptions(
-        str(model), tuple(kept), answering.threshold, excel_safe, reading, _batch_rows(loaded)
+        str(model), tuple(kept), answering.threshold, sets, excel_safe, reading, _batch_rows(loaded)
     )
     found = several_files.predict_parts(
         todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
@@ -228,7 +260,8 @@ class Answering:
     def __init__(self, model: TableModel, keep: list[str]) -> None:
         self.model, self.keep = model, keep
         self.threshold: float | None = None
-        self.abstained = 0
+        self.conformal: ConformalClassifier | None = None
+        self.abstained = self.rows = self.in_sets = 0
         self.unseen: Counter[str] = Counter()
         self.extra: tuple[str, ...] = ()
 
@@ -244,6 +277,11 @@ class Answering:
             yield self._columns(part, said)
             start += part.height
 
+    @property
+    def mean_set_size(self) -> float | None:
+        """The mean number of classes in a set; None without sets."""
+        return self.in_sets / self.rows if self.conformal is not None and self.rows else None
+
     def notes(self) -> tuple[str, ...]:
         from selfcal.tabular.preprocessing import Encoded
 
@@ -251,9 +289,11 @@ class Answering:
         return Encoded(self.model.held_out_confidence[:0, None], dict(self.unseen), ignored).notes
 
     def _columns(self, part: pl.DataFrame, said: Answers) -> pl.DataFrame:
+        import numpy as np
         import polars as pl
 
         from selfcal.tabular.schema import column_named
+        from selfcal.workflows.set_column import SET_COLUMN, set_column
 
         names = pl.Series(self.model.classes, dtype=pl.String)
         columns = {
@@ -267,6 +307,10 @@ class Answering:
             abstain = said.confidence < self.threshold
             self.abstained += int(abstain.sum())
             columns["abstain"] = pl.Series(abstain)
+        if self.conformal is not None:
+            sets = self.conformal.predict_set(said.probs) if part.height else np.empty((0, 0), dtype=bool)
+            self.rows, self.in_sets = self.rows + part.height, self.in_sets + int(sets.sum())
+            columns[SET_COLUMN] = set_column(sets, self.model.classes)
         kept = [column_named(part, name) for name in self.keep]
         target = self.model.schema.target
         if target in part.columns and target not in kept:

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from selfcal import losses
+from selfcal._support.checks import Int
 from selfcal.ensembles.folds import Split
+from selfcal.ensembles.mixing import log_losses
+from selfcal.ensembles.training import Rows
 from selfcal.training.batches import TensorBatches
 from selfcal.training.engine import TrainingResult, train
 from selfcal.training.inputs import single
@@ -90,3 +93,44 @@ def distil(
         max_steps=max_epochs * len(batches),
         **settings,
     )
+
+
+def cost_of_distilling(
+    student: nn.Module, teacher: nn.Module, rows: Rows, groups: Int, *, trained_on: int
+) -> dict[str, Any]:
+    """What a student loses against its teacher, on rows that no part of either has seen.
+
+    Args:
+        student: The student.
+        teacher: The teacher.
+        rows: The rows.
+        groups: A number for each row; the standard error counts each group as one observation.
+        trained_on: Number of rows that both were trained on.
+
+    Returns:
+        Mean log losses of both, their difference (the cost) and its standard error, the numbers of rows, and a
+        sentence on how they were measured.
+    """
+    losses = [
+        log_losses(forward_in_blocks(module, rows.x).double().softmax(dim=1).numpy(), rows.y)
+        for module in (student, teacher)
+    ]
+    weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    means = [float(np.average(one, weights=weight)) for one in losses]
+    cost = means[0] - means[1]
+    _, group = np.unique(groups, return_inverse=True)
+    deviations = np.bincount(group, weight * (losses[0] - losses[1] - cost))
+    n_groups = len(deviations)
+    spread = n_groups / (n_groups - 1) if n_groups > 1 else float("nan")
+    return {
+        "log_loss": means[0],
+        "teacher_log_loss": means[1],
+        "cost": cost,
+        "standard_error": float(np.sqrt(spread * (deviations**2).sum()) / weight.sum()),
+        "held_out_rows": len(rows.y),
+        "training_rows": trained_on,
+        "measured": (
+            f"The cost of one network was measured on {len(rows.y):,} rows that a network and an ensemble trained on "
+            f"the other {trained_on:,} have not seen; the model that predicts was trained on all."
+        ),
+    }

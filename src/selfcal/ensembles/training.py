@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ class Rows:
     weight: Float | None
     groups: FeatureGroups | None = None
 
+    def taken(self, rows: Int) -> Rows:
+        """Some of these rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(self.x[rows], self.y[rows], weight, self.groups)
+
     def batches(self, rows: Int, batch_size: int | None, seed: int) -> TensorBatches:
         """These rows for one network, in batches; the weights are one on average."""
         weight = self._weights(rows)
@@ -52,8 +58,13 @@ class Rows:
         return ParallelBatches(self.x, y, weight, rows=own, batch_size=batch_size, seed=seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As NumPy arrays, which joblib sends to other processes as memory maps."""
-        return _rows_of, (self.x.numpy(), self.y, self.weight, self.groups)
+        """As NumPy arrays, which joblib sends to other processes once."""
+        return _rows_of, (self._array, self.y, self.weight, self.groups)
+
+    @cached_property
+    def _array(self) -> NDArray[np.float32]:
+        """The features, always as the same object."""
+        return self.x.numpy()
 
     def _weights(self, used: Int) -> Tensor | None:
         if self.weight is None:

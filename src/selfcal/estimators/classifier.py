@@ -103,11 +103,13 @@ class SelfCalibratedClassifier(FittedClassifier):
             `suspect_labels` estimates, as far as the labels are evidence for it. Evaluated with labels that are wrong
             as often, they look overconfident.
         n_networks: 1 distils the ensemble of a method that trains several networks into a single one, which predicts
-            many times faster; `distilled_` has the cost in log loss. None keeps the ensemble.
-        time_budget: Seconds that `fit` may take to train several candidates, such as those of `auto`.
-        n_jobs: Number of processes that train kinds of network at the same time: None is one, unless a
+            many times faster; `distilled_` has the cost in log loss, for which all is trained once more without a
+            fifth of the rows. None keeps the ensemble.
+        time_budget: Seconds that `fit` may take to train several candidates, such as those of `auto`; with
+            ``n_networks=1``, as many again to estimate its cost.
+        n_jobs: Number of processes that train candidates at the same time: None is one, unless a
             `joblib.parallel_config` says otherwise, and -1 as many as there are processors. The result is the same
-            unless the time budget is too short for all of them.
+            unless the time budget is too short for all of them. A single candidate is trained by one process.
         standardize: Centre and scale each column of numbers by its mean and standard deviation in the training rows.
             If False, those of a data frame are scaled by all rows given to `fit`, and those of an array not at all.
         kinds: The kinds of columns of a data frame where they are not those inferred: ``"number"``, ``"boolean"``,
@@ -135,8 +137,10 @@ class SelfCalibratedClassifier(FittedClassifier):
         outer_params_: The outer parameters as arrays, by name.
         selection_: For methods that train several networks: the candidates from the largest weight to the least, with
             their log loss on held-out rows and how many of the planned networks the time budget allowed.
-        distilled_: With ``n_networks=1``, log losses on rows that the student was not trained on: its own, and that
-            of the teacher, whose predictions are out-of-fold.
+        distilled_: With ``n_networks=1``, what it costs: ``log_loss`` of such a network and ``teacher_log_loss`` of
+            the ensemble it learned from, their difference ``cost`` and its ``standard_error``. They were trained on
+            ``training_rows`` of the rows and judged on the other ``held_out_rows``, which no part of them has seen;
+            ``measured`` says so in words. The network that predicts is trained on all rows.
         out_of_fold_: For methods that train several networks: the probabilities of each row of `X` by networks that
             were not trained on it; NaN for rows that all networks were trained on.
         data_fingerprint_: A SHA-256 of `X`, the codes of `y` and the weights.

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from selfcal._support.checks import Float, Int, such
 from selfcal.calibrators.interface import Calibrator
 from selfcal.ensembles import Ensemble
-from selfcal.errors import DataError
+from selfcal.errors import ConfigError, DataError
 from selfcal.estimators.inputs import feature_table
 from selfcal.estimators.scaling import MAX_SCALED, Scaling
 from selfcal.estimators.settings import ClassifierSettings
@@ -98,6 +98,20 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     def predict_encoded(self, values: Float) -> Predicted:
         """The same for rows that `preprocessor_` has encoded, of which there may be none."""
         return self._predicted(self._scores(values))
+
+    def member_proba(self, X: ArrayLike) -> Float:
+        """The probabilities of each member of an ensemble, of shape (members, rows, classes)."""
+        check_is_fitted(self)
+        members = list(getattr(self.module_, "members", ()))
+        if len(members) < 2:
+            raise ConfigError(
+                "member_proba needs an ensemble; this classifier has one network. Fit it with a method such as "
+                "'auto' or 'crossfit', and without n_networks=1 or noisy_labels."
+            )
+        x = self._tensor(feature_table(self, X, reset=False))
+        return np.stack(
+            [softmax(forward_in_blocks(member, x).double().numpy(), axis=1) for member in members]
+        )
 
     def logits(self, X: ArrayLike) -> Float:
         """The network's raw scores, before any calibration, of shape (rows, classes)."""

@@ -16,6 +16,7 @@ from selfcal.errors import ConfigError, PromiseWarning
 from selfcal.estimators.inputs import labels
 from selfcal.metrics.intervals import known_level
 from selfcal.reject.rules import Answers, Bool, Costs, rule_for
+from selfcal.uncertainty import UncertaintyScore
 
 
 class _Abstain:
@@ -59,14 +60,17 @@ class SelectiveClassifier(BaseEstimator):
         max_risk: The maximum fraction of wrong predictions among the accepted rows, in (0, 1).
         min_coverage: The minimum fraction of the rows to accept, in (0, 1].
         costs: The costs of a wrong prediction and of rejection.
+        score: With `max_risk` or `min_coverage`, a score of `selfcal.uncertainty` that orders the rows instead of the
+            confidence, fitted on the rows the estimator was trained on (or others, but not those of `fit`).
         window: Rows with low < P < high are rejected, where P is the probability of the second class.
         confidence_level: The probability with which the guarantee holds.
         per_class: With `max_risk`, one threshold per class, so that simultaneously for every class at most that
             fraction of its predictions are wrong; `1 - confidence_level` is divided equally between the classes.
 
     Attributes:
-        threshold_: Rows with at least this confidence are accepted (infinity: none); one number per class if
-            `per_class`. For `costs`, the largest expected cost of a prediction; for `window`, its two ends.
+        threshold_: Rows with at least this confidence (or minus score) are accepted (infinity:
+            none); one number per class if `per_class`. For `costs`, the largest expected cost of a prediction; for
+            `window`, its two ends.
         guarantee_: The guarantee, as text and numbers.
         classes_: The class labels, in the order of the columns of `predict_proba`.
 
@@ -96,6 +100,7 @@ class SelectiveClassifier(BaseEstimator):
         window: tuple[float, float] | None = None,
         confidence_level: float = 0.95,
         per_class: bool = False,
+        score: UncertaintyScore | None = None,
     ) -> None:
         self.estimator = estimator
         self.max_risk = max_risk
@@ -104,6 +109,7 @@ class SelectiveClassifier(BaseEstimator):
         self.window = window
         self.confidence_level = confidence_level
         self.per_class = per_class
+        self.score = score
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: None = None) -> Self:
         """Choose the threshold on rows that neither the estimator nor its calibrator was fitted on.
@@ -126,13 +132,14 @@ class SelectiveClassifier(BaseEstimator):
             window=self.window,
             per_class=self.per_class,
         )
+        self._check_score()
         answers = self._answers(X)
         target = labels(y, len(answers))
         codes = checks.label_codes(target, len(answers.classes), answers.classes, name="y")
         self.threshold_, self.guarantee_ = rule.choose(answers, codes, self.confidence_level)
         self.classes_ = answers.classes
         self._rule = rule
-        if not self.guarantee_.holds or np.isinf(self.threshold_).any():
+        if not self.guarantee_.holds or np.isposinf(self.threshold_).any():
             warnings.warn(self.guarantee_.text, PromiseWarning, stacklevel=2)
         return self
 
@@ -163,10 +170,20 @@ class SelectiveClassifier(BaseEstimator):
         check_is_fitted(self)
         return self._rule.decide(self._answers(X), self.threshold_)
 
+    def _check_score(self) -> None:
+        if self.score is None:
+            return
+        if self.max_risk is None and self.min_coverage is None:
+            raise ConfigError("score goes with max_risk or min_coverage; leave it out for costs and windows.")
+        if not isinstance(self.score, UncertaintyScore):
+            raise ConfigError(
+                f"score must be an object of selfcal.uncertainty, such as Entropy(); got {self.score!r}."
+            )
+
     def _answers(self, X: Any) -> Answers:
         if not (hasattr(self.estimator, "predict_proba") and hasattr(self.estimator, "classes_")):
             raise ConfigError(
                 "estimator must be a fitted classifier with predict_proba and classes_; got "
                 f"{self.estimator!r}. Fit it first, on other rows; wrap a torch module in a CalibratedModel."
             )
-        return Answers(self.estimator, X)
+        return Answers(self.estimator, X, self.score)

@@ -13,15 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int
-from selfcal.errors import ConfigError
+from selfcal.errors import ConfigError, DataError
 from selfcal.metrics.intervals import mean_interval
 from selfcal.reject.thresholds import (
     known_risk,
+    lowest_for_coverage,
+    lowest_for_risk,
     risk_bound,
     rows_needed,
-    threshold_for_coverage,
     threshold_for_risk,
 )
+from selfcal.uncertainty import UncertaintyScore
 
 Bool = NDArray[np.bool_]
 Threshold = float | Float | tuple[float, float]
@@ -102,8 +104,8 @@ class Costs:
 class Answers:
     """The predictions of a fitted classifier for some rows; each is computed once, when it is first needed."""
 
-    def __init__(self, estimator: Any, X: Any) -> None:
-        self.estimator, self.X = estimator, X
+    def __init__(self, estimator: Any, X: Any, score: UncertaintyScore | None = None) -> None:
+        self.estimator, self.X, self.score = estimator, X, score
         self.classes: NDArray[Any] = np.asarray(estimator.classes_)
 
     def __len__(self) -> int:
@@ -125,10 +127,32 @@ class Answers:
 
     @cached_property
     def confidence(self) -> Float:
-        """The confidence in the predicted class."""
+        """The confidence in the predicted class; with a score, minus the doubt."""
+        if self.score is not None:
+            return -self._doubt(self.score)
         if hasattr(self.estimator, "confidence"):
             return checks.unit_interval(self.estimator.confidence(self.X), "confidence(X)")
         return self.probs[np.arange(len(self.chosen)), self.chosen]
+
+    @property
+    def lowest(self) -> float:
+        """The threshold that accepts all rows."""
+        return 0.0 if self.score is None else -math.inf
+
+    def acceptance_text(self, threshold: float) -> str:
+        """Which rows are accepted."""
+        if self.score is None or threshold == self.lowest:
+            return _acceptance_text(max(0.0, threshold))
+        return f"Rows whose {type(self.score).__name__} is at most {-threshold:.6g} are answered."
+
+    def _doubt(self, score: UncertaintyScore) -> Float:
+        doubt = checks.numbers(score.of(self.estimator, self.X), "score")
+        if doubt.shape != (len(self.chosen),) or not np.isfinite(doubt).all():
+            raise DataError(
+                f"score must return a finite number for each of {len(self.chosen)} rows; got shape {doubt.shape}, "
+                f"{int((~np.isfinite(doubt)).sum())} of them not finite."
+            )
+        return doubt
 
 
 def risk_guarantee(
@@ -153,17 +177,9 @@ def risk_guarantee(
     known_risk(max_risk)
     c, is_wrong = checks.unit_interval(confidence), np.asarray(wrong, dtype=bool)
     threshold = threshold_for_risk(is_wrong, c, max_risk=max_risk, level=level)
-    seen, holds = _seen(is_wrong, c >= threshold), math.isfinite(threshold)
-    if holds:
-        text = (
-            f"With probability at least {_percent(level)}, at most {_percent(max_risk)} of the answers given are "
-            f"wrong. {_acceptance_text(threshold)} {_counts_text(seen)}"
-        )
-    else:
-        needed = rows_needed(max_risk, level)
-        too_few = f"That takes at least {needed:,} rows, none of them wrong; there are {len(c):,}."
-        text = _refusal(max_risk, level, TOO_MANY_WRONG if len(c) >= needed else too_few)
-    return threshold, Guarantee("max_risk", holds, max_risk, level, *seen, text)
+    return threshold, _guarantee_at(
+        threshold, _acceptance_text(threshold), c, is_wrong, max_risk=max_risk, level=level
+    )
 
 
 class Rule(ABC):
@@ -188,15 +204,19 @@ class MaxRisk(Rule):
     def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
         wrong, confidence, chosen = answers.chosen != y, answers.confidence, answers.chosen
         if not self.per_class:
-            return risk_guarantee(confidence, wrong, max_risk=self.max_risk, level=level)
+            options = {"max_risk": self.max_risk, "level": level}
+            lowest = max(answers.lowest, lowest_for_risk(wrong, confidence, **options))
+            said = answers.acceptance_text(lowest)
+            return lowest, _guarantee_at(lowest, said, confidence, wrong, **options)
         level_of_each = 1 - (1 - level) / len(answers.classes)
         threshold = np.full(len(answers.classes), np.inf)
         for code in np.unique(chosen):
             of_class = chosen == code
-            threshold[code] = threshold_for_risk(
+            lowest = lowest_for_risk(
                 wrong[of_class], confidence[of_class], max_risk=self.max_risk, level=level_of_each
             )
-        holds = bool(np.isfinite(threshold).any())
+            threshold[code] = max(answers.lowest, lowest)
+        holds = bool((threshold < np.inf).any())
         seen = _seen(wrong, self.decide(answers, threshold)[1])
         if holds:
             text = f"{self._promise(answers, threshold, level)} {_counts_text(seen)}"
@@ -209,7 +229,7 @@ class MaxRisk(Rule):
         return answers.chosen, answers.confidence >= limit
 
     def _promise(self, answers: Answers, threshold: Float, level: float) -> str:
-        never = answers.classes[np.isinf(threshold)]
+        never = answers.classes[np.isposinf(threshold)]
         silent = f" There are too few rows to ever answer {_listed(never)}." if len(never) else ""
         return (
             f"With probability at least {_percent(level)}, for all classes at once, at most "
@@ -224,11 +244,12 @@ class MinCoverage(Rule):
     min_coverage: float
 
     def choose(self, answers: Answers, y: Int, level: float) -> tuple[Threshold, Guarantee]:
-        threshold = threshold_for_coverage(answers.confidence, min_coverage=self.min_coverage, level=level)
+        lowest = lowest_for_coverage(answers.confidence, min_coverage=self.min_coverage, level=level)
+        threshold = max(answers.lowest, lowest)
         seen = _seen(answers.chosen != y, self.decide(answers, threshold)[1])
         text = (
             f"With probability at least {_percent(level)}, at least {_percent(self.min_coverage)} of the rows are "
-            f"answered. {_acceptance_text(threshold)} {_counts_text(seen)}"
+            f"answered. {answers.acceptance_text(threshold)} {_counts_text(seen)}"
         )
         return threshold, Guarantee("min_coverage", True, self.min_coverage, level, *seen, text)
 
@@ -275,6 +296,23 @@ class Window(Rule):
         low, high = threshold
         second = answers.probs[:, 1]
         return (second >= high).astype(np.int64), (second <= low) | (second >= high)
+
+
+def _guarantee_at(
+    threshold: float, acceptance: str, confidence: Float, wrong: Bool, *, max_risk: float, level: float
+) -> Guarantee:
+    """Return the guarantee of a maximum risk at the threshold found for it."""
+    seen, holds = _seen(wrong, confidence >= threshold), threshold < math.inf
+    if holds:
+        text = (
+            f"With probability at least {_percent(level)}, at most {_percent(max_risk)} of the answers given are "
+            f"wrong. {acceptance} {_counts_text(seen)}"
+        )
+    else:
+        needed, n = rows_needed(max_risk, level), len(confidence)
+        too_few = f"That takes at least {needed:,} rows, none of them wrong; there are {n:,}."
+        text = _refusal(max_risk, level, TOO_MANY_WRONG if n >= needed else too_few)
+    return Guarantee("max_risk", holds, max_risk, level, *seen, text)
 
 
 def rule_for(

@@ -61,28 +61,8 @@ def threshold_for_risk(
     (1991); Wiens, A Fixed Sequence Bonferroni Procedure for Testing Multiple Endpoints, Pharm. Stat. 2 (2003).
     """
     c, is_wrong = checks.unit_interval(confidence), checks.label_codes(wrong, 2, name="wrong")
-    n = checks.same_length(wrong=is_wrong, confidence=c)
-    starts, alpha = _starts(n, max_risk, level)
-    if starts[0] > n:
-        return math.inf
-    order = np.argsort(-c)
-    errors = np.append(0, np.cumsum(is_wrong[order]))
-    limits = np.append(c[order], -math.inf)[starts[0] :]
-    accepted = np.searchsorted(-c[order], -limits, side="left")
-    p_values = bdtr(errors[accepted], accepted, max_risk)
-    too_few = accepted < starts[0]  # ties: these cannot pass whatever the labels are, and are skipped
-    laxest, budget = -1, 0.0
-    for start, end in pairwise([*(starts - starts[0]), len(limits)]):
-        budget += alpha
-        failed = np.flatnonzero((p_values[start:end] > budget) & ~too_few[start:end])
-        last = (start + failed[0] if len(failed) else end) - 1
-        if last >= start and not too_few[last]:
-            laxest = last
-        if len(failed):
-            budget = 0.0
-    if laxest < 0:
-        return math.inf
-    return max(0.0, float(np.nextafter(limits[laxest], math.inf)))
+    checks.same_length(wrong=is_wrong, confidence=c)
+    return max(0.0, lowest_for_risk(is_wrong, c, max_risk=max_risk, level=level))
 
 
 def threshold_for_coverage(confidence: ArrayLike, *, min_coverage: float, level: float = 0.95) -> float:
@@ -105,12 +85,9 @@ def threshold_for_coverage(confidence: ArrayLike, *, min_coverage: float, level:
 
     Reference: Wilks, Determination of Sample Sizes for Setting Tolerance Limits, Ann. Math. Stat. 12 (1941).
     """
-    known_level(level)
-    checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
-    c = checks.unit_interval(confidence)
-    n = len(c)
-    enough = np.flatnonzero(bdtrc(np.arange(n), n, min_coverage) <= 1 - level)
-    return float(np.sort(c)[n - 1 - enough[0]]) if len(enough) else 0.0
+    return max(
+        0.0, lowest_for_coverage(checks.unit_interval(confidence), min_coverage=min_coverage, level=level)
+    )
 
 
 def rows_needed(max_risk: float, level: float = 0.95) -> int:
@@ -155,6 +132,41 @@ def risk_bound(errors: int, accepted: int, level: float = 0.95) -> float:
     """
     known_level(level)
     return float(betaincinv(errors + 1, accepted - errors, level)) if errors < accepted else 1.0
+
+
+def lowest_for_risk(is_wrong: Int, c: Float, *, max_risk: float, level: float) -> float:
+    """Return what `threshold_for_risk` does for numbers of any range; minus infinity accepts all."""
+    n = len(c)
+    starts, alpha = _starts(n, max_risk, level)
+    if starts[0] > n:
+        return math.inf
+    order = np.argsort(-c)
+    errors = np.append(0, np.cumsum(is_wrong[order]))
+    limits = np.append(c[order], -math.inf)[starts[0] :]
+    accepted = np.searchsorted(-c[order], -limits, side="left")
+    p_values = bdtr(errors[accepted], accepted, max_risk)
+    too_few = accepted < starts[0]  # ties: these cannot pass whatever the labels are, and are skipped
+    laxest, budget = -1, 0.0
+    for start, end in pairwise([*(starts - starts[0]), len(limits)]):
+        budget += alpha
+        failed = np.flatnonzero((p_values[start:end] > budget) & ~too_few[start:end])
+        last = (start + failed[0] if len(failed) else end) - 1
+        if last >= start and not too_few[last]:
+            laxest = last
+        if len(failed):
+            budget = 0.0
+    if laxest < 0:
+        return math.inf
+    return float(np.nextafter(limits[laxest], math.inf)) if limits[laxest] > -math.inf else -math.inf
+
+
+def lowest_for_coverage(c: Float, *, min_coverage: float, level: float) -> float:
+    """Return what `threshold_for_coverage` does for numbers of any range; minus infinity accepts all."""
+    known_level(level)
+    checks.in_range("min_coverage", min_coverage, 0.0, 1.0, open_low=True)
+    n = len(c)
+    enough = np.flatnonzero(bdtrc(np.arange(n), n, min_coverage) <= 1 - level)
+    return float(np.sort(c)[n - 1 - enough[0]]) if len(enough) else -math.inf
 
 
 def _starts(n: int, max_risk: float, level: float) -> tuple[Int, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from selfcal import metrics
 from selfcal._support.checks import Float, Int
-from selfcal.metrics.discrimination import Area, macro, roc_areas
+from selfcal.metrics._areas import Area, macro, roc_areas
 from selfcal.reporting.content import Baseline, ClassScores, Confusion, Estimate, Usefulness
 from selfcal.reporting.predictions import Predictions
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc
 
 from selfcal._support.binning import Chunk, bins_from_sums, chunk_sums, uniform_edges
+from selfcal.conformal import SetCounts, SetScores
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import CalibrationAccumulator
 from selfcal.reporting import _verdict
@@ -23,6 +24,7 @@ from selfcal.tabular.schema import column_named
 from selfcal.workflows._group_values import group_values
 from selfcal.workflows.layout import Layout
 from selfcal.workflows.layout_search import find_layout
+from selfcal.workflows.set_column import SET_COLUMN, count_sets
 
 MOST_KEPT = 2_000_000
 """Probabilities that are kept for the finer tests; beyond, only sums are."""
@@ -64,6 +66,7 @@ class Judge:
         self._bins: Any = 0.0
         self._ranges: Any = 0.0
         self._kept: list[Predictions] | None = []
+        self._sets: SetCounts | None = SetCounts()
         self._groups: dict[str, list[pl.Series]] = {name: [] for name in by}
 
     def update(self, part: pl.DataFrame) -> Judge:
@@ -82,6 +85,9 @@ class Judge:
             for name, cells in self._groups.items():
                 cells.append(as_text(part[column_named(part, name)]))
             self._add(self._claims_of(part, labels))
+            if SET_COLUMN in part.columns and self._sets is not None:
+                known = count_sets(self._sets, part[SET_COLUMN].cast(pl.String), labels)
+                self._sets = self._sets if known else None
         self.rows += part.height
         return self
 
@@ -97,6 +103,11 @@ class Judge:
             return None
         names = ("y", "chosen", "confidence", "probs")
         return Predictions(*(np.concatenate([getattr(part, name) for part in self._kept]) for name in names))
+
+    @property
+    def sets(self) -> SetScores | None:
+        """The scores of the prediction sets, if the table has a column `prediction_set` with lists of classes."""
+        return self._sets.scores() if self._sets is not None and self._sets.counts else None
 
     @property
     def of_classes(self) -> bool:

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
 from selfcal._support.progress import progress_bar
+from selfcal.conformal import ConformalClassifier
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
@@ -79,6 +80,8 @@ class TableModel:
         held_out_confidence: The confidence in each held-out row; empty after a refit, which has seen them all, and
             without a report.
         held_out_wrong: Whether the prediction was wrong there.
+        held_out_codes: The true class there, as a code.
+        held_out_probs: The probability of each class there.
 
     Example:
         >>> from selfcal.datasets import Blobs
@@ -95,6 +98,8 @@ class TableModel:
     remarks: tuple[str, ...] = ()
     held_out_confidence: Float
     held_out_wrong: NDArray[np.bool_]
+    held_out_codes: Int
+    held_out_probs: Float
     _report: Report | None
 
     def __init__(
@@ -209,20 +214,29 @@ class TableModel:
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
-        if not len(self.held_out_confidence):
-            how = "refitted on all rows. Fit it without --refit"
-            if not self.has_report:
-                how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
-            raise ConfigError(
-                "A guaranteed maximum risk needs labelled rows that the model was not trained on; this model was "
-                f"{how}, or choose a threshold on new labelled rows with SelectiveClassifier."
-            )
+        self._check_held_out("A guaranteed maximum risk needs", "choose a threshold", "SelectiveClassifier")
         return risk_guarantee(self.held_out_confidence, self.held_out_wrong, max_risk=max_risk, level=level)
+
+    def prediction_sets(self, coverage: float) -> ConformalClassifier:
+        """The prediction sets of this coverage for probabilities of `predict`, chosen on the held-out rows."""
+        self._check_held_out("Prediction sets need", "choose the sets", "ConformalClassifier")
+        if not len(self.held_out_codes):
+            raise ConfigError(
+                "Prediction sets need the stored probabilities of held-out rows; this model was stored by an earlier "
+                "version, without them. Fit it again, or choose the sets on labelled rows with ConformalClassifier."
+            )
+        return ConformalClassifier(coverage=coverage).fit(self.held_out_probs, self.held_out_codes)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model, its report and its card into a folder, which appears whole or not at all."""
         contents = TableContents(
-            self.preprocessor, self.notes, self._report, self.held_out_confidence, self.held_out_wrong
+            self.preprocessor,
+            self.notes,
+            self._report,
+            self.held_out_confidence,
+            self.held_out_wrong,
+            self.held_out_codes,
+            self.held_out_probs,
         )
         return self.classifier.save(path, metrics=contents.metrics(), extras=contents.files())
 
@@ -245,7 +259,23 @@ class TableModel:
         self.schema, self.classes = preprocessor.schema, tuple(map(str, classifier.classes_))
         self.notes, self._report = contents.notes, contents.report
         self.held_out_confidence, self.held_out_wrong = contents.confidence, contents.wrong
+        self.held_out_codes, self.held_out_probs = contents.codes, contents.probs
+        if len(self.held_out_codes) and self.held_out_probs.shape[1] != len(self.classes):
+            raise ModelFormatError(
+                f"{path}/{PREPROCESSOR} holds probabilities of other classes than the model's."
+            )
         return self
+
+    def _check_held_out(self, needs: str, choose: str, with_class: str) -> None:
+        if len(self.held_out_confidence):
+            return
+        how = "refitted on all rows. Fit it without --refit"
+        if not self.has_report:
+            how = "fitted from Python, without held-out rows. Fit it with selfcal fit"
+        raise ConfigError(
+            f"{needs} labelled rows that the model was not trained on; this model was {how}, or {choose} on new "
+            f"labelled rows with {with_class}."
+        )
 
     def _divide(self, table: pl.DataFrame, target: str, **options: Any) -> Division:
         validation = self.classifier.validation_fraction
@@ -268,6 +298,7 @@ class TableModel:
         answers = self.predict(rows.table[held_out])
         judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
+        self.held_out_codes, self.held_out_probs = judged.y, judged.probs
         return judged
 
     def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
@@ -298,3 +329,4 @@ class TableModel:
         second.classifier.checkpoint_dir = self.classifier.checkpoint_dir  # in case of another `fit`
         self.preprocessor, self.classifier = second.preprocessor, second.classifier
         self.held_out_confidence, self.held_out_wrong = self.held_out_confidence[:0], self.held_out_wrong[:0]
+        self.held_out_codes, self.held_out_probs = self.held_out_codes[:0], self.held_out_probs[:0]

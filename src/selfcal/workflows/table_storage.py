@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selfcal._support import checks
-from selfcal._support.checks import Float
+from selfcal._support.checks import Float, Int
 from selfcal.errors import DataError
 from selfcal.reporting._plain import to_plain
 from selfcal.reporting.card import model_card
@@ -31,6 +31,8 @@ class TableContents:
         report: The report on the held-out rows; None for a model that was fitted without any, by an estimator.
         confidence: The confidence in each held-out row; empty if the model was refitted on them, or without a report.
         wrong: Whether the prediction was wrong there.
+        codes: The true class there; empty in models of earlier versions, too.
+        probs: The probability of each class there.
     """
 
     preprocessor: Preprocessor
@@ -38,6 +40,8 @@ class TableContents:
     report: Report | None
     confidence: Float
     wrong: NDArray[np.bool_]
+    codes: Int = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    probs: Float = field(default_factory=lambda: np.empty((0, 0)))
 
     def files(self) -> dict[str, bytes]:
         """The files to store beside the classifier."""
@@ -48,6 +52,8 @@ class TableContents:
             "table": json.dumps({"notes": self.notes, "numbers": self.report.to_dict()}),
             "confidence": self.confidence,
             "wrong": self.wrong,
+            "codes": self.codes,
+            "probs": self.probs,
         }
         return {
             PREPROCESSOR: skops_archive.dump(stored),
@@ -84,4 +90,9 @@ class TableContents:
             confidence = checks.unit_interval(stored["confidence"])
             wrong = np.asarray(stored["wrong"], dtype=bool)
             checks.same_length(confidence=confidence, wrong=wrong)
-        return cls(preprocessor, tuple(table["notes"]), report, confidence, wrong)
+        codes, probs = np.empty(0, dtype=np.int64), np.empty((0, 0))
+        if len(stored.get("codes", ())):
+            probs = checks.probabilities(stored["probs"])
+            codes = checks.label_codes(stored["codes"], probs.shape[1])
+            checks.same_length(codes=codes, probs=probs)
+        return cls(preprocessor, tuple(table["notes"]), report, confidence, wrong, codes, probs)

@@ -127,9 +127,12 @@ def _notes(classifier: SelfCalibratedClassifier) -> list[str]:
     notes = []
     if classifier.n_networks is not None:
         notes.append(
-            "One network was distilled from the ensemble: its log loss on held-out rows is {log_loss:.4f}, that of "
-            "the ensemble {teacher_log_loss:.4f}.".format(**classifier.distilled_)
+            "One network was distilled from the ensemble, at an estimated cost of {cost:+.4f} in log loss (standard "
+            "error {standard_error:.4f}): {log_loss:.4f} instead of {teacher_log_loss:.4f}.".format(
+                **classifier.distilled_
+            )
         )
+        notes.append(classifier.distilled_["measured"])
     if classifier.noisy_labels:
         notes.append(
             "The model predicts true labels but is evaluated on the given labels: where some of them are wrong, it "

@@ -1,0 +1,111 @@
+"""Rows unlike those a classifier knows, at a stated rate of false alarms."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from selfcal._support import checks
+from selfcal._support.checks import Float
+from selfcal.conformal.guarantee import percent, rank_for_coverage, rows_for_coverage
+from selfcal.errors import ConfigError, PromiseWarning
+from selfcal.uncertainty import UncertaintyScore
+
+
+class NoveltyDetector(BaseEstimator):
+    """Flags rows that are stranger to a fitted classifier than nearly all held-out rows.
+
+    A row is flagged if its score is above that of rank ``ceil((n + 1) (1 - false_alarms))`` among n held-out rows: a
+    new row from their distribution is flagged with probability at most `false_alarms`, whatever the score is. How
+    many strange rows are flagged depends on the score, and is not guaranteed.
+
+    Args:
+        estimator: A fitted classifier.
+        score: A fitted score of `selfcal.uncertainty`, such as ``KNearestNeighbors().fit(X_train, y_train)``.
+        false_alarms: The fraction of ordinary rows that may be flagged, in (0, 1).
+
+    Attributes:
+        threshold_: Rows with a higher score are flagged.
+        guarantee_: The guarantee, in words.
+
+    Example:
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> from selfcal.datasets import Blobs
+        >>> from selfcal.uncertainty import KNearestNeighbors
+        >>> X, y = Blobs(std=1.3).sample(2000, seed=0)
+        >>> model = GaussianNB().fit(X[:1000], y[:1000])
+        >>> distance = KNearestNeighbors().fit(X[:1000], y[:1000])
+        >>> detector = NoveltyDetector(model, distance, false_alarms=0.01).fit(X[1000:])
+        >>> detector.is_novel([[0.0, 0.0], [90.0, 90.0]])
+        array([False,  True])
+        >>> print(detector.guarantee_)
+        A row like the 1,000 held-out rows is flagged with probability at most 1%.
+
+    Reference: Bates, Candès, Lei, Romano, Sesia, Testing for Outliers with Conformal p-Values, Ann. Stat. 51 (2023).
+    """
+
+    def __init__(self, estimator: Any, score: UncertaintyScore, *, false_alarms: float = 0.05) -> None:
+        self.estimator = estimator
+        self.score = score
+        self.false_alarms = false_alarms
+
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Choose the threshold on rows that neither the estimator nor the score was fitted on.
+
+        Args:
+            X: The input of the estimator; no labels are needed.
+            y: Not used.
+        """
+        try:
+            checks.in_range("false_alarms", self.false_alarms, 1e-6, 1 - 1e-6)
+        except ConfigError:
+            raise ConfigError(
+                f"false_alarms must be between 0 and 1, for example 0.05; got {self.false_alarms!r}."
+            ) from None
+        if not isinstance(self.score, UncertaintyScore):
+            raise ConfigError(
+                f"score must be a fitted score of selfcal.uncertainty; got {self.score!r}. Pass one such as "
+                "KNearestNeighbors().fit(X_train, y_train)."
+            )
+        self._known = np.sort(self.score.of(self.estimator, X))
+        n = len(self._known)
+        usual = float(f"{1 - self.false_alarms:.12g}")  # 0.99, and not 0.98999...
+        rank = rank_for_coverage(usual, n)
+        self.threshold_ = float(self._known[rank - 1]) if rank <= n else math.inf
+        if rank <= n:
+            rate = percent(self.false_alarms)
+            self.guarantee_ = (
+                f"A row like the {n:,} held-out rows is flagged with probability at most {rate}."
+            )
+        else:
+            self.guarantee_ = (
+                f"No row is flagged: at most {percent(self.false_alarms)} false alarms take at least "
+                f"{rows_for_coverage(usual):,} held-out rows; there are {n:,}. Pass more rows, or a higher rate."
+            )
+            warnings.warn(self.guarantee_, PromiseWarning, stacklevel=2)
+        return self
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Whether each row is flagged."""
+        check_is_fitted(self)
+        return self.score.of(self.estimator, X) > self.threshold_
+
+    def p_value(self, X: Any) -> Float:
+        """The conformal p-value of each row: the fraction of held-out rows, and itself, that are as strange."""
+        check_is_fitted(self)
+        n = len(self._known)
+        below = np.searchsorted(self._known, self.score.of(self.estimator, X), side="left")
+        return (n - below + 1) / (n + 1)
+
+    def __sklearn_clone__(self) -> NoveltyDetector:
+        """The same estimator and score, which stay fitted, with no threshold chosen."""
+        return NoveltyDetector(**self.get_params(deep=False))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_known")

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from selfcal.conformal import NoveltyDetector
+from selfcal.datasets import Blobs
+from selfcal.errors import ConfigError, PromiseWarning
+from selfcal.uncertainty import Entropy, KNearestNeighbors, Mahalanobis
+
+X, y = Blobs(std=1.3).sample(1000, seed=0)
+MODEL = GaussianNB().fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "score", [Entropy(), Mahalanobis(), KNearestNeighbors()], ids=lambda s: type(s).__name__
+)
+@pytest.mark.parametrize("rate", [0.05, 0.2])
+def test_false_alarms_are_as_rare_as_stated(score, rate):
+    score.fit(MODEL.predict_proba(X) if isinstance(score, Entropy) else X, y)
+    found = []
+    for seed in range(1, 101):
+        rows, _ = Blobs(std=1.3).sample(600, seed=seed)
+        detector = NoveltyDetector(MODEL, score, false_alarms=rate).fit(rows[:100])
+        found.append(detector.is_novel(rows[100:]).mean())
+        assert ((detector.p_value(rows) <= rate) == detector.is_novel(rows)).all()
+    error = np.std(found, ddof=1) / 10
+    exact = np.floor(101 * rate + 1e-9) / 101
+    assert abs(np.mean(found) - exact) < 3.5 * error
+
+
+def test_a_left_out_class_is_found():
+    known = y != 0
+    model = GaussianNB().fit(X[known], y[known])
+    score = KNearestNeighbors().fit(X[known], y[known])
+    rows, labels = Blobs(std=1.3).sample(2000, seed=1)
+    detector = NoveltyDetector(model, score, false_alarms=0.05).fit(rows[:1000][labels[:1000] != 0])
+    new, true = rows[1000:], labels[1000:]
+    assert detector.is_novel(new[true == 0]).mean() > 3 * detector.is_novel(new[true != 0]).mean()
+
+
+def test_too_few_rows_flag_nothing():
+    score = KNearestNeighbors().fit(X, y)
+    with pytest.warns(PromiseWarning, match="at least 99"):
+        detector = NoveltyDetector(MODEL, score, false_alarms=0.01).fit(X[:98])
+    assert not detector.is_novel(1e6 * X).any()
+    assert NoveltyDetector(MODEL, score, false_alarms=0.01).fit(X[:99]).is_novel(1e6 * X).all()
+
+
+def test_mistakes_are_explained():
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        NoveltyDetector(MODEL, Entropy(), false_alarms=5).fit(X)
+    with pytest.raises(ConfigError, match="KNearestNeighbors"):
+        NoveltyDetector(MODEL, "entropy").fit(X)
