@@ -48,6 +48,7 @@ def alone(tmp_path_factory):
     return result(tmp_path_factory.mktemp("alone") / "equal", "equal")
 
 
+@pytest.mark.fault("F11")
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_together_reach_what_one_reaches(processes, alone, tmp_path):
     together = result(tmp_path / "equal", "equal", processes=processes)
@@ -70,6 +71,7 @@ def test_running_averages_of_batch_norm_are_the_mean_of_the_parts(tmp_path):
     assert 0 < float((one[variance] - two[variance]).abs().max()) < 0.1
 
 
+@pytest.mark.fault("F10")
 def test_a_job_whose_processes_are_killed_continues_to_the_undisturbed_result(tmp_path):
     undisturbed = result(tmp_path / "undisturbed", "resumed", processes=2, steps=400)
     killed, folder, chosen = set(), tmp_path / "killed", random.Random(0)
@@ -90,6 +92,7 @@ def test_a_job_whose_processes_are_killed_continues_to_the_undisturbed_result(tm
     assert all(torch.equal(undisturbed[name], resumed[name]) for name in undisturbed)
 
 
+@pytest.mark.fault("F10")
 def test_a_process_that_hangs_ends_the_job(tmp_path):
     job = run(tmp_path / "hanging", "hanging", processes=2)
     printed, _ = job.communicate(timeout=LIMIT)
