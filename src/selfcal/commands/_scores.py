@@ -16,7 +16,7 @@ _NAMES = {
     "brier_score": "Brier score (0 to 2, sum over classes)",
     "roc_auc": "ROC AUC",
 }
-_SHORT = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score (0 to 2)"}
+_SHORT = {"ece": "ECE", "log_loss": "log loss", "brier": "Brier score"}
 BY_CHANCE = "ECE expected by chance"
 _COLOURS = {"honest": "green", "over": "red", "under": "yellow"}
 _FINDINGS = {"over": "over-confident", "under": "under-confident", "": ""}

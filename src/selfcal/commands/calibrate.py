@@ -105,6 +105,7 @@ def calibrate(
     for when, of_rows in scores.items():
         shown = ", ".join(f"{short_name(name)} {value:.4f}" for name, value in of_rows.items())
         say(f"{when:<6}  {shown}", err=out == "-")
+    say("The Brier score is summed over the classes: 0 to 2.", err=out == "-")
     say(_change(gain), err=out == "-")
     if gain.difference.high >= 0:
         say(
