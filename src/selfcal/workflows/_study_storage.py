@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import time
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from selfcal._support.checks import shorten
-from selfcal.errors import ConfigError, DataError, OutputError
+from selfcal.errors import ConfigError, DataError, OutputError, SelfcalError
 
 SECONDS_FOR_A_LINE = 15
 """How long the lock of a journal may be held: after this, its holder is taken for dead."""
@@ -20,14 +21,20 @@ ATTEMPTS = 5
 """How often to try to make the tables of a database, which others may be making."""
 
 
-def open_storage(place: str) -> Any:
-    """The storage: a database for a URL, else a journal file, which is made if there is none."""
+def check_installed() -> None:
+    """Refuse to go on without Optuna."""
     try:
-        import optuna
+        import optuna  # noqa: F401
     except ImportError as error:
         raise ConfigError(
             f"--study needs optuna; {error}. Run: pip install 'selfcal[search]' on each machine."
         ) from None
+
+
+def open_storage(place: str) -> Any:
+    """The storage: a database for a URL, else a journal file, which is made if there is none."""
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return _database(place) if "://" in place else _journal(place)
 
@@ -45,17 +52,28 @@ def without_password(place: str) -> str:
 
 @contextmanager
 def storage_errors(place: str) -> Iterator[None]:
-    """A context in which errors of the storage are those of an output that cannot be written."""
+    """A context in which errors of the storage are typed."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (StorageInternalError, SQLAlchemyError) as error:
+    except SelfcalError:
+        raise
+    except (StorageInternalError, SQLAlchemyError, OSError) as error:
         raise OutputError(
             f"Could not use the study {without_password(place)}: {shorten(error.__cause__ or error, 300)}. "
             "Check that it can be reached and written to, and run the same command again."
         ) from error
+    except json.JSONDecodeError as error:
+        raise _no_journal(place, error) from None
+
+
+def _no_journal(place: str, error: Exception) -> DataError:
+    return DataError(
+        f"--study must be the journal of a study, or a new file; {place} is none, or is damaged "
+        f"({shorten(error, 200)}). Choose another, or move it away to start again."
+    )
 
 
 def _journal(place: str) -> Any:
@@ -89,10 +107,7 @@ def _journal(place: str) -> Any:
             "writable on this machine."
         ) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"--study must be the journal of a study, or a new file; {place} is none, or is damaged "
-            f"({shorten(error, 200)}). Choose another, or move it away to start again."
-        ) from None
+        raise _no_journal(place, error) from None
 
 
 def _remove_unfinished_line(path: str) -> None:

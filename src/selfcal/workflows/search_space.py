@@ -58,7 +58,7 @@ def drawn(space: Space, method: str, trials: int) -> list[Candidate]:
     Example:
         >>> space = {"learning_rate": LogRange(0.001, 0.03), "hidden": [(64,)]}
         >>> [one.name for one in drawn(space, "standard", 2)]
-        ['learning_rate=0.00872 hidden=64', 'learning_rate=0.0025 hidden=64']
+        ['learning_rate=0.00873 hidden=64', 'learning_rate=0.0025 hidden=64']
         >>> drawn(space, "standard", 2) == drawn(space, "standard", 5)[:2]
         True
     """

@@ -22,7 +22,7 @@ from selfcal._support.jobs import ATTEMPTS, completed_calls
 from selfcal._support.parallel import Row
 from selfcal._support.progress import progress_bar
 from selfcal.errors import ConfigError
-from selfcal.workflows._study_storage import open_storage, storage_errors, without_password
+from selfcal.workflows._study_storage import check_installed, open_storage, storage_errors, without_password
 from selfcal.workflows.comparison import Candidate, Task
 from selfcal.workflows.search_space import Space, described
 
@@ -83,10 +83,14 @@ class SharedSearch:
     place: str
     session: str = field(default_factory=lambda: uuid.uuid4().hex)
 
+    def __post_init__(self) -> None:
+        check_installed()
+
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What the study belongs to."""
-        every = {**self.task.identity(), "space": described(self.space), "seeds": self.seeds}
+        space = "; ".join(f"{name} from {values}" for name, values in described(self.space).items())
+        every = {**self.task.identity(), "space": space, "seeds": self.seeds}
         found: dict[str, Any] = json.loads(json.dumps(every))
         return found
 
@@ -261,16 +265,16 @@ def _plain(trial: Any) -> Trial:
 def _check_same(search: SharedSearch, kept: Mapping[str, Any]) -> None:
     asked = search.identity
     differing = [
-        name
-        if name == "data"
-        else f"{name} {shorten(kept.get(name), 80)}, not {shorten(asked.get(name), 80)}"
+        f"{name} {shorten(repr(kept.get(name)), 120)} instead of {shorten(repr(asked.get(name)), 120)}"
+        if name != "data"
+        else "another table"
         for name in dict.fromkeys([*asked, *kept])
         if kept.get(name) != asked.get(name)
     ]
     if differing:
         raise ConfigError(
-            f"--study must name a new study or one of the same search; {without_password(search.place)} has other "
-            f"{'; '.join(differing)}. Use the table and options of its other workers, or choose another --study."
+            f"--study must name a new study or one of the same search; {without_password(search.place)} is for "
+            f"{', '.join(differing)}. Use the table and options of its other workers, or choose another --study."
         )
 
 
