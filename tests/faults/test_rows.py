@@ -9,10 +9,13 @@ import pytest
 from tests import faults
 
 EVERY_ROW = {
-    *(f"F{i}" for i in range(1, 21) if i not in (10, 11)),  # training on several machines is not offered
-    *(f"D{i}" for i in (*range(1, 35), 36)),
+    *(f"F{i}" for i in range(1, 21)),
+    *(f"D{i}" for i in range(1, 37)),
     *(f"S{i}" for i in range(1, 14) if i not in (9, 10)),  # nothing is served; releases are not code
 }
+
+ELSEWHERE = ("tests.distributed.test_torchrun", "tests.workflows.test_layouts")
+"""Tests of further rows, where their subject is."""
 
 
 def marks_of(thing):
@@ -26,17 +29,16 @@ def marks_of(thing):
 def rows_with_tests():
     """Names of the quick tests for each row."""
     found = {}
-    for info in pkgutil.iter_modules(faults.__path__):
-        if not info.name.startswith("test_"):
-            continue
-        module = importlib.import_module(f"{faults.__name__}.{info.name}")
+    names = [f"{faults.__name__}.{info.name}" for info in pkgutil.iter_modules(faults.__path__)]
+    for path in (*(name for name in names if ".test_" in name), *ELSEWHERE):
+        module = importlib.import_module(path)
         for name, thing in vars(module).items():
             if not name.lower().startswith("test") or getattr(thing, "__module__", "") != module.__name__:
                 continue
             marks = marks_of(thing)
             if not any(mark.name == "slow_faults" for mark in marks):
                 for row in {row for mark in marks if mark.name == "fault" for row in mark.args}:
-                    found.setdefault(row, []).append(f"{info.name}.{name}")
+                    found.setdefault(row, []).append(f"{path}.{name}")
     return found
 
 

@@ -139,6 +139,7 @@ UNDERSTOOD = {
 }
 
 
+@pytest.mark.fault("D35")
 @pytest.mark.parametrize("name", UNDERSTOOD)
 def test_understood(name):
     table, options, expected = UNDERSTOOD[name]
@@ -253,6 +254,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.fault("D35")
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     table, options, message = REFUSED[name]

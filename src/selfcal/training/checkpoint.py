@@ -15,7 +15,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from selfcal._support.locks import locked
 from selfcal._support.signals import stop_requests
 from selfcal.errors import CheckpointError, Interrupted, ModelFormatError, RecoveryWarning
 from selfcal.training.batches import Batches, data_fingerprint
+from selfcal.training.distributed import bytes_from_first, largest, n_processes, rank
 from selfcal.training.step import BilevelStep
 
 FORMAT = 4
@@ -81,7 +82,8 @@ def identity(
 def identified(exactly: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """An `identity` of these values and the versions, all of which must match."""
     versions = {"selfcal version": __version__, "torch version": torch.__version__}
-    return {"exactly": {**exactly, **versions}, "bits": {"threads": torch.get_num_threads()}}
+    bits: dict[str, object] = {"threads": torch.get_num_threads(), "processes": n_processes()}
+    return {"exactly": {**exactly, **versions}, "bits": bits}
 
 
 def described(value: object) -> str:
@@ -104,39 +106,48 @@ def checkpointed(
 ) -> Iterator[Callable[[], None]]:
     """Resume the run from the folder, or start it; yields a function to call after each step, and saves at the end.
 
-    Without a folder nothing is saved.
+    Without a folder nothing is saved. Of several processes that train together, the first one reads and writes the
+    folder, and a request to any of them to stop stops all.
     """
     if path is None:
         yield lambda: None
         return
     in_range("checkpoint_seconds", seconds, 0)
-    with locked(path) as folder, stop_requests() as requested:
-        store = Generations(folder, identify())
-        state = store.newest()
+    first = rank() == 0
+    with locked(path) if first else nullcontext(Path(path)) as folder, stop_requests() as requested:
+        store = Generations(folder, identify()) if first else None
+        state = _state_of_first(None if store is None else store.newest())
         due, unsaved = time.monotonic() + seconds, False
 
         def save() -> None:
             nonlocal due, unsaved
-            started = time.monotonic()
-            store.save(run.state())
+            started, state = time.monotonic(), run.state()
+            if store is not None:
+                store.save(state)
             ended, unsaved = time.monotonic(), False
             due = ended + max(seconds, (ended - started) / MAX_SAVING_FRACTION)
 
-        def stop_if_requested() -> None:
-            number = requested()
-            if number is not None:
-                raise Interrupted(
-                    f"Stopped by {signal.Signals(number).name}; the checkpoint is in {folder}. Repeat the call or "
-                    "command to resume.",
-                    number,
-                )
+        def agreed() -> tuple[int, bool]:
+            """The signal that any process was sent, and whether it is time to save."""
+            number, late = largest([requested() or 0, time.monotonic() >= due])
+            return number, bool(late)
+
+        def stop(number: int) -> None:
+            raise Interrupted(
+                f"Stopped by {signal.Signals(number).name}; the checkpoint is in {folder}. Repeat the call or "
+                "command to resume.",
+                number,
+            )
 
         def after_step() -> None:
             nonlocal unsaved
             unsaved = True
-            if run.can_be_saved and (requested() is not None or time.monotonic() >= due):
-                save()
-                stop_if_requested()
+            if run.can_be_saved:
+                number, late = agreed()
+                if number or late:
+                    save()
+                if number:
+                    stop(number)
 
         if state is None:
             save()  # so that a full disk is an error before training, not after it
@@ -145,7 +156,18 @@ def checkpointed(
         yield after_step
         if unsaved:
             save()
-        stop_if_requested()
+        number, _ = agreed()
+        if number:
+            stop(number)
+
+
+def _state_of_first(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The state that the first process has read, in all of them."""
+    if n_processes() == 1:
+        return state
+    content = bytes_from_first(bytes(packed({"state": state})))
+    found: dict[str, Any] | None = unpacked(content)["state"]
+    return found
 
 
 class Generations:

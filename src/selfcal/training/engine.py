@@ -22,6 +22,7 @@ from selfcal.training.batches import Batches
 from selfcal.training.checkpoint import checkpointed, identity
 from selfcal.training.clipping import Clipped
 from selfcal.training.disjoint import check_disjoint
+from selfcal.training.distributed import gathered, largest, n_processes, own_part, rank, start, whole
 from selfcal.training.history import History
 from selfcal.training.inputs import call
 from selfcal.training.interfaces import Calibrator, OptimizerRule
@@ -171,6 +172,12 @@ def train(
     if device is not None:
         module.to(_usable(device))
     optimizer = optimizer if clip_norm is None else Clipped(optimizer, clip_norm)
+    start(_device(module))
+    if n_processes() > 1 and len(members_of(module)) > 1:
+        raise ConfigError(
+            "Several processes must train one network; got networks that are trained side by side, as ensembles are. "
+            "Train them in one process each, without torchrun; SelfCalibratedClassifier(n_jobs=...) does so."
+        )
     batches = as_batches(train_data, batch_size=batch_size, seed=seed)
     outer = as_batches(outer_data, batch_size=batch_size, seed=seed + 1) if recipe.needs_outer_data else None
     selection = None if selection_data is None else as_batches(selection_data, batch_size=batch_size)
@@ -189,7 +196,7 @@ def train(
             stacklevel=2,
         )
 
-    with RandomStream(_device(module), seed).in_use():
+    with RandomStream(_device(module), seed + (rank() << 40)).in_use():
         step = BilevelStep(module, optimizer, recipe, n_train=batches.n_rows, precision=precision)
         step.optimizer = optimizer.planned(max_steps)
         settings = {
@@ -199,7 +206,7 @@ def train(
             "patience": patience,
             "refine": refine,
         }
-        run = Run(step, batches, outer, selection)
+        run = Run(step, own_part(batches), outer and own_part(outer), selection and own_part(selection))
         run.mark_good()
         with (
             checkpointed(
@@ -208,14 +215,16 @@ def train(
                 lambda: identity(step, settings, train=batches, outer=outer, selection=selection),
                 seconds=checkpoint_seconds,
             ) as after_step,
-            progress_bar("Training", max_steps, progress, ends_early=selection is not None) as advance,
+            progress_bar(
+                "Training", max_steps, progress if rank() == 0 else False, ends_early=selection is not None
+            ) as advance,
         ):
             run.extend(max_steps)
             module.train()
             while run.status == RUNNING:
                 with run.recovering():
                     report = run.advance()
-                    late = run.seconds >= max_seconds and step.count >= MIN_STEPS_TO_EVALUATE
+                    late = step.count >= MIN_STEPS_TO_EVALUATE and _out_of_time(run, max_seconds)
                     regular, last = step.count % evaluate_every == 0, step.count == max_steps
                     if late or regular or last:
                         step.check_finite()
@@ -239,7 +248,7 @@ def train(
             warnings.warn(recovery, RecoveryWarning, stacklevel=2)
         calibrator = None
         if recipe.calibrator is not None and outer is not None:
-            calibrator = _calibrated(recipe.calibrator, module, outer)
+            calibrator = _calibrated(recipe.calibrator, module, own_part(outer))
     return TrainingResult(
         module=module,
         outer_params=outer_params,
@@ -281,10 +290,10 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
         return torch.cat([part.unflatten(0, (n_members, -1)) for part in parts], dim=1).flatten(0, 1)
 
     with torch.no_grad(), evaluating(module), redirected(draws_globally(module)):
-        batches = [batch.to(like) for batch in data.one_pass(0)]
+        batches = [whole(batch.to(like)) for batch in data.one_pass(0)]
         if not batches:
             raise DataError("The held-out data must have at least one row; got none.")
-        logits = joined([as_logits(call(module, batch.x)) for batch in batches])
+        logits = joined([gathered(as_logits(call(module, batch.x)), len(batch.y)) for batch in batches])
     y, weights = joined([batch.y for batch in batches]), [batch.weight for batch in batches]
     if all(weight is None for weight in weights):
         return logits, y, None
@@ -296,6 +305,11 @@ def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Cal
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
     return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+
+
+def _out_of_time(run: Run, max_seconds: float) -> bool:
+    """Whether the time is up in any process: clocks differ, and all must stop at the same step."""
+    return math.isfinite(max_seconds) and bool(largest([run.seconds >= max_seconds])[0])
 
 
 def _device(module: nn.Module) -> torch.device:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,7 @@ class LoaderBatches:
     `set_epoch` is told the number of each pass.
     """
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: DataLoader[Any], rows: Iterable[list[int]] | None = None) -> None:
         if loader.batch_sampler is None or isinstance(loader.dataset, IterableDataset):
             raise ConfigError(
                 "Expected a DataLoader over a map-style data set with batching, so that each row has an index and a "
@@ -67,7 +67,7 @@ class LoaderBatches:
         self.given = loader
         self._loader: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
-            batch_sampler=loader.batch_sampler,
+            batch_sampler=loader.batch_sampler if rows is None else rows,
             collate_fn=_IndexedCollate(loader.collate_fn),
             **{name: getattr(loader, name) for name in _KEPT},
         )
@@ -77,7 +77,7 @@ class LoaderBatches:
 
     def identity(self) -> tuple[object, ...]:
         """Settings, and the first rows of the data set but for what is drawn anew whenever they are read."""
-        sampler = self._loader.batch_sampler
+        sampler = self.given.batch_sampler
         inside = sampler.sampler if type(sampler) is BatchSampler else sampler
         by_pass = hasattr(inside, "set_epoch")
         if not (type(inside) in _DRAWN_AT_ONCE or by_pass or isinstance(inside, (Sequence, range, Tensor))):
@@ -99,15 +99,22 @@ class LoaderBatches:
 
     def generators(self) -> list[torch.Generator]:
         """The generators that the order is drawn from: the run's own, and those of the loader."""
-        sampler = self._loader.batch_sampler
+        sampler = self.given.batch_sampler
         owners = (self._loader, sampler, getattr(sampler, "sampler", None))
         cpu = torch.device("cpu")
         found = [stream_in_use(cpu).generator(cpu), *(getattr(owner, "generator", None) for owner in owners)]
         return list({id(each): each for each in found if each is not None}.values())
 
+    def redrawn(self, change: Callable[[Any], Iterable[list[int]]]) -> LoaderBatches:
+        """The same data in batches of the rows that `change` makes of the loader's batch sampler.
+
+        A single row i that is given as -1 - i stands for no row.
+        """
+        return LoaderBatches(self.given, change(self.given.batch_sampler))
+
     def halved(self) -> LoaderBatches | None:
         """A loader of half the batch size, unless the user's own sampler makes the batches."""
-        sampler = self._loader.batch_sampler
+        sampler = self.given.batch_sampler
         if type(sampler) is not BatchSampler or not (half := half_of(sampler.batch_size, self.n_rows)):
             return None
         smaller = BatchSampler(sampler.sampler, half, sampler.drop_last)
@@ -116,7 +123,7 @@ class LoaderBatches:
 
     def one_pass(self, number: int) -> Iterator[Batch]:
         """The batches of the loader."""
-        sampler = self._loader.batch_sampler
+        sampler = self.given.batch_sampler
         for owner in (sampler, getattr(sampler, "sampler", None)):
             getattr(owner, "set_epoch", lambda number: None)(number)
         with redirected():  # samplers, and workers' seeds, are drawn from torch's global stream
@@ -127,7 +134,8 @@ class LoaderBatches:
             if item is None:
                 return
             rows, index = item
-            yield replace(as_batch(rows), index=index)
+            batch = replace(as_batch(rows), index=index)
+            yield batch if int(index[0]) >= 0 else batch.part(slice(0))
 
 
 _KEPT = (
@@ -156,7 +164,7 @@ class _Indexed(Dataset[Any]):
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        return self.dataset[index], index
+        return self.dataset[index if index >= 0 else -1 - index], index
 
 
 class _IndexedCollate:

@@ -15,6 +15,7 @@ from torch.func import functional_call
 from selfcal._support.checks import one_of
 from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
 from selfcal.errors import ConfigError, DataError
+from selfcal.training.distributed import averaged, copied, from_first, gathered, n_processes, summed
 from selfcal.training.inputs import Inputs, arguments, call, change, logits_in, named
 from selfcal.training.interfaces import Evaluation, Problem
 from selfcal.training.recipe import Recipe
@@ -94,6 +95,20 @@ class BilevelProblem(Problem):
         """The number of networks, each with separate rows."""
         return len(self._members)
 
+    def synchronize(self) -> None:
+        """Start all processes from the network of the first one."""
+        if n_processes() > 1:
+            self.write(from_first(self.read()))
+            self.keep([from_first(value) for value in self.kept()])
+
+    def average_statistics(self) -> None:
+        """Average what layers such as BatchNorm have recorded, each process from its part of the rows."""
+        recorded = [buffer for buffer in self.module.buffers() if buffer.is_floating_point()]
+        if n_processes() > 1 and recorded:
+            together = averaged(torch.cat([buffer.reshape(-1) for buffer in recorded]))
+            for buffer, mean in zip(recorded, together.split([b.numel() for b in recorded]), strict=True):
+                buffer.copy_(mean.view_as(buffer))
+
     def kept(self) -> list[Tensor]:
         """The networks' buffers and frozen parameters."""
         return [value for member in self._members for value in _buffers_and_frozen(member)]
@@ -112,15 +127,15 @@ class BilevelProblem(Problem):
 
     def output(self, theta: Tensor, batch: Batch) -> Output:
         """The module's output for the rows, with its parameters at `theta`."""
-        parts = zip(self._names, theta.split(self._sizes), self._live, strict=True)
+        parts = zip(self._names, copied(theta).split(self._sizes), self._live, strict=True)
         params = {name: part.view_as(p) for name, part, p in parts}
         args, keywords = arguments(batch.x)
-        return self._observed(lambda: functional_call(self.module, params, args, keywords))
+        return self._observed(lambda: functional_call(self.module, params, args, keywords), len(batch.y))
 
     def training_output(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Output:
         """The output for the rows as transformed by the outer model."""
         with redirected(self._draws_globally):
-            x = self._network_input(outer, batch.x)
+            x = self._network_input({name: copied(value) for name, value in outer.items()}, batch.x)
         return self.output(theta, replace(batch, x=x))
 
     def training_loss(self, output: Output, outer: OuterParams, batch: Batch) -> Tensor:
@@ -181,10 +196,13 @@ class BilevelProblem(Problem):
         the lower precision; a hypergradient differentiates no such pass.
         """
         with self._autocast(reduced):
-            output = self._observed(lambda: call(self.module, self._network_input(outer, batch.x)))
+            output = self._observed(
+                lambda: call(self.module, self._network_input(outer, batch.x)), len(batch.y)
+            )
         loss = self.training_loss(output, outer, batch)
         grads = torch.autograd.grad(loss, self._live, allow_unused=True, materialize_grads=True)
-        return Evaluation(loss.detach(), torch.cat([g.reshape(-1) for g in grads]), output.detach())
+        grad = summed(torch.cat([g.reshape(-1) for g in grads]))
+        return Evaluation(loss.detach(), grad, output.detach())
 
     def outer(self, theta: Tensor, outer: OuterParams, batch: Batch) -> Tensor:
         """The outer loss, with the network in evaluation mode."""
@@ -223,8 +241,8 @@ class BilevelProblem(Problem):
             for shapes in self._member_shapes
         ]
 
-    def _observed(self, run: Callable[[], object]) -> Output:
-        """The output of a pass, with the head's input and weight if the outer model reads them."""
+    def _observed(self, run: Callable[[], object], n_rows: int) -> Output:
+        """The output of a pass for all rows, with the head's input and weight if the outer model reads them."""
         seen: list[tuple[Tensor, Tensor]] = []
         watched: AbstractContextManager[object] = nullcontext()
         if self._reads_head and self._head is not None:
@@ -235,6 +253,7 @@ class BilevelProblem(Problem):
             )
         with watched, redirected(self._draws_globally):
             logits = as_logits(run(), members=self.module.training).to(self._live[0].dtype)
+        logits = gathered(logits, n_rows)
         if not self._reads_head:
             return Output(logits)
         fits = len(seen) == 1 and seen[0][0].ndim == 2 and seen[0][1].shape[0] == logits.shape[-1]
@@ -244,7 +263,8 @@ class BilevelProblem(Problem):
                 f"the {logits.shape[-1]} logits; the linear layer {self._head_name!r} was called {len(seen)} times. "
                 "Name the right one with the outer model's `layer`."
             )
-        return Output(logits, *seen[0])
+        features, head = seen[0]
+        return Output(logits, gathered(features, n_rows), averaged(head))
 
     @contextmanager
     def look_ahead(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from selfcal.errors import ConfigError, TrainingError
 from selfcal.training.batches import Batches, Endless, halved, random_states, set_random_states
+from selfcal.training.distributed import of_each, rank
 from selfcal.training.history import Recorder
 from selfcal.training.step import BilevelStep, DivergenceError, StepReport
 from selfcal.training.types import OuterParams
@@ -228,7 +229,7 @@ class Run:
             "step": self.step.state(),
             "streams": [stream.state() for stream in self._streams],
             "best": None if self.best is None else self.best.state(),
-            "random": list(self.step.random.state()),
+            "random": [of_each(part) for part in self.step.random.state()],
             "selection": [] if self.selection is None else random_states(self.selection),
         }
 
@@ -240,7 +241,10 @@ class Run:
             stream.load_state(place)
         if self.selection is not None:
             set_random_states(self.selection, position["selection"])
-        self.step.random.load_state(tuple(position["random"]))  # last: a loader may draw when it starts
+        streams = position["random"]
+        if rank() < len(streams[0]):  # else it was saved by fewer processes
+            own = tuple(part[rank()].clone() for part in streams)  # torch crashes on a view
+            self.step.random.load_state(own)  # last: a loader may draw when it starts
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from selfcal._support.checks import positive_int
 from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
 from selfcal.errors import ConfigError, TrainingError
 from selfcal.training.batches import as_batch
+from selfcal.training.distributed import whole
 from selfcal.training.inputs import named
 from selfcal.training.interfaces import InnerStep, OptimizerRule, Trajectory
 from selfcal.training.problem import BilevelProblem, warn_of_probabilities
@@ -79,6 +80,7 @@ class BilevelStep:
         self.recipe = recipe
         self.optimizer = optimizer
         self.count = 0
+        self.problem.synchronize()
         self._theta = self.problem.read()
         self.random = stream_in_use(self.device)
         self._transform_draws_globally = draws_globally(recipe.transform)
@@ -115,7 +117,7 @@ class BilevelStep:
 
     def hyperparameters(self, rows: object) -> dict[str, Tensor]:
         """The current hyperparameters of these rows, such as their weights or their gamma."""
-        batch = as_batch(rows).to(self._theta)
+        batch = whole(as_batch(rows).to(self._theta))
         return self.problem.hyperparameters(self._theta, self._outer, batch)
 
     @property
@@ -135,10 +137,11 @@ class BilevelStep:
         if self.recipe.transform is not None:
             with redirected(self._transform_draws_globally):
                 batch = self.recipe.transform(batch)
-        loss = self._inner_step(batch)
+        loss = self._inner_step(whole(batch))
         if not due:
             return StepReport(loss, None, skipped=False)
-        outer_loss, taken = self._outer_step(replace(as_batch(outer_batch), index=None).to(self._theta))
+        rows = replace(as_batch(outer_batch), index=None).to(self._theta)
+        outer_loss, taken = self._outer_step(whole(rows))
         return StepReport(loss, outer_loss, skipped=not taken)
 
     @property
@@ -208,14 +211,12 @@ class BilevelStep:
         if not self._output_checked:
             warn_of_probabilities(self.problem.module, evaluation.output.logits)
             self._output_checked = True
+        self.problem.average_statistics()
         self.count += 1
         value = float(evaluation.loss)
         if not math.isfinite(value):
-            features = named(batch.x).values()
             raise DivergenceError(
-                f"The training loss became {value} at step {self.count} with {self.optimizer}; the features of its "
-                f"rows lie between {min(float(part.min()) for part in features):g} and "
-                f"{max(float(part.max()) for part in features):g}. "
+                f"The training loss became {value} at step {self.count} with {self.optimizer}{_extremes(batch)}. "
                 "Lower the learning rate, or look for extreme values in the features."
             )
         with torch.no_grad():
@@ -256,3 +257,12 @@ class BilevelStep:
                 )
             self._outer = recipe.outer_model.project(self._outer)
         return float(value), True
+
+
+def _extremes(batch: Batch) -> str:
+    """The range of the features, of which a process may have no rows."""
+    features = [part for part in named(batch.x).values() if part.numel()]
+    if not features:
+        return ""
+    least, most = min(float(part.min()) for part in features), max(float(part.max()) for part in features)
+    return f"; the features of its rows lie between {least:g} and {most:g}"

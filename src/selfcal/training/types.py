@@ -33,6 +33,16 @@ class Batch:
     weight: Tensor | None = None
     hyper: dict[str, Tensor] = field(default_factory=dict)
 
+    def part(self, rows: slice) -> Batch:
+        """Some of the rows."""
+        return Batch(
+            change(self.x, lambda values: values[rows]),
+            self.y[rows],
+            None if self.index is None else self.index[rows],
+            None if self.weight is None else self.weight[rows],
+            {name: values[rows] for name, values in self.hyper.items()},
+        )
+
     def to(self, like: Tensor) -> Batch:
         """The same rows where `like` is, with its floating-point type."""
 
