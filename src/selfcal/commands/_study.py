@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from selfcal._support.parallel import Results
+from selfcal._support.parallel import Results, Row
 from selfcal.commands._outputs import check_model_folder, results_folder
 from selfcal.commands._shared import columns_text, note, say
 from selfcal.errors import TrainingError
@@ -36,7 +36,7 @@ class Shared:
                 "name": one.name,
                 "status": one.status,
                 "seeds": len(one.rows),
-                "log_loss": _loss(one),
+                "log_loss": _mean(one.rows) if one.rows and one.reason is None else None,
                 "failed": one.reason,
                 "worker": one.worker,
             }
@@ -45,14 +45,20 @@ class Shared:
 
     def show(self) -> None:
         """Print the trials that did not come to their end."""
-        pruned = sorted(
-            (one for one in self.ran if one.status == "pruned"), key=lambda one: _loss(one) or 0.0
-        )
+        best = next(one for one in self.ran if one.name == self.found[0].name and one.status == "complete")
+        pruned = [
+            (_mean(one.rows) - _mean(best.rows[: len(one.rows)]), one)
+            for one in self.ran
+            if one.status == "pruned"
+        ]
         if pruned:
             say()
-            say("Dropped after the first seeds:")
-            rows = [(one.name, f"{_loss(one):.4f}", str(len(one.rows))) for one in pruned]
-            say(columns_text([("", "log loss", "seeds"), *rows]), table=True)
+            say("Dropped after the first seeds, on which they are compared with the best:")
+            rows = [
+                (one.name, f"{_mean(one.rows):.4f}", f"{behind:+.4f}", str(len(one.rows)))
+                for behind, one in sorted(pruned, key=lambda each: each[0])
+            ]
+            say(columns_text([("", "log loss", "vs. best", "seeds"), *rows]), table=True)
         for one in self.ran:
             if one.status == "failed":
                 note(f"Trial {one.number}, {one.name}, failed: {one.reason}")
@@ -97,6 +103,5 @@ def search_together(
         return Shared(ran, found, trained(found[0].name))
 
 
-def _loss(trial: Trial) -> float | None:
-    losses = [row["log_loss"] for row in trial.rows if row["failed"] is None]
-    return float(np.mean(losses)) if losses else None
+def _mean(rows: Sequence[Row]) -> float:
+    return float(np.mean([row["log_loss"] for row in rows]))

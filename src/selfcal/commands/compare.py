@@ -162,8 +162,9 @@ def tune(
 ) -> None:
     """Search a grid of settings, train with the best, and evaluate the model on rows held out from the search.
 
-    Without --method and --grid, three methods are tried: auto, crossfit and temperature. With --study, settings are
-    drawn at random, and the worse half is dropped after 1, 2, 4, ... seeds.
+    Without --method and --grid, three methods are tried: auto, crossfit and temperature.
+
+    With --study, settings are drawn at random, and the worse half is dropped after 1, 2, 4, ... seeds.
 
     Try:
 
