@@ -58,7 +58,7 @@ $(PARITY): $(READY)
 	@touch $@
 
 test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, onnxruntime, and pytabkit if it is installed
-	$(BIN)/python -m pytest tests/parity/heavy
+	$(BIN)/python -m pytest tests/parity/heavy tests/estimators/test_frames.py
 
 $(CLUSTER): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster,search]'

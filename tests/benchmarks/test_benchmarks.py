@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from docs import outputs, refresh
+from docs import outputs, refresh, trial
 
 from benchmarks import (
     _metric_cases,
@@ -153,7 +153,7 @@ def test_marked_places_of_the_docs_can_be_filled(page):
     reproductions = {
         f"reproduction of {paper}" for paper in ("bo4sc", "meta-regularization", "loss-functions")
     }
-    commands = {title for title in titles if title.startswith(outputs.PREFIX)}
+    commands = {title for title in titles if title.startswith((outputs.PREFIX, trial.PREFIX))}
     assert titles - commands <= {*refresh.sections(), *reproductions, *_quality_tables.sections([])}
 
 

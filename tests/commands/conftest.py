@@ -47,7 +47,7 @@ def people(n=160, seed=0):
     )
 
 
-def inline(work, units, results, *, jobs, title, key, progress=None):
+def inline(work, units, results, **options):
     """`run_units` without processes."""
     rows = results.rows()
     done = {(row["name"], row["seed"]) for row in rows}

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 
 import numpy as np
@@ -16,7 +15,7 @@ import pytest
 import typer
 
 from selfcal.commands import app
-from selfcal.errors import ConfigError
+from selfcal.errors import ConfigError, WorkerError
 from selfcal.tabular.split import divide
 from selfcal.training import engine
 from selfcal.workflows import comparison
@@ -314,7 +313,7 @@ def test_a_trial_that_kills_its_process_is_a_row(shelf, tmp_path, monkeypatch):
     def broken(work, units, results, **options):
         calls.append(units)
         if ("killer", 0) in units and ("killer", 0) not in {(r["name"], r["seed"]) for r in results.rows()}:
-            raise BrokenProcessPool
+            raise WorkerError("died")
         return inline(work, units, results, **options)
 
     monkeypatch.setattr("selfcal._support.parallel.run_units", broken)

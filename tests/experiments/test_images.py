@@ -105,7 +105,7 @@ def test_states_are_kept_by_what_they_are_best_at(data_dir, monkeypatch):
     for count, probs in enumerate(answers, start=1):
         monkeypatch.setattr(_images, "predictions", lambda module, data, p=probs: (np.arange(20) % 10, p))
         torch.nn.init.constant_(module.weight, count)
-        watch(SimpleNamespace(problem=SimpleNamespace(module=module), count=count))
+        watch(SimpleNamespace(step=SimpleNamespace(problem=SimpleNamespace(module=module), count=count)))
     assert {name: int(state["weight"]) for name, state in watch.states.items()} == {
         "last": 3,
         "error": 1,

@@ -86,14 +86,18 @@ def test_global_random_states_are_neither_used_nor_changed(method, seed):
 @pytest.mark.fault("F17")
 @pytest.mark.parametrize("recipe", [recipes.mixup(), recipes.bo4sc(inner_steps=3)], ids=["mixup", "bo4sc"])
 def test_a_shuffled_loader_follows_the_seed_alone(recipe):
-    data = TensorDataset(torch.tensor(X, dtype=torch.float32), torch.tensor(Y))
+    data, outer = (
+        TensorDataset(torch.tensor(X[part], dtype=torch.float32), torch.tensor(Y[part]))
+        for part in (slice(0, 150), slice(150, 300))
+    )
     start = nn.Sequential(nn.Linear(2, 16), nn.Dropout(0.2), nn.ReLU(), nn.Linear(16, 5))
 
     def trained(global_seed):
         torch.manual_seed(global_seed)
         before = global_states()
-        loader, module = DataLoader(data, batch_size=50, shuffle=True), copy.deepcopy(start)
-        train(module, loader, loader, recipe=recipe, optimizer=optimizers.Adam(lr=0.01), max_steps=30, seed=3)
+        loaders = [DataLoader(rows, batch_size=50, shuffle=True) for rows in (data, outer)]
+        module = copy.deepcopy(start)
+        train(module, *loaders, recipe=recipe, optimizer=optimizers.Adam(lr=0.01), max_steps=30, seed=3)
         assert global_states() == before
         return nn.utils.parameters_to_vector(module.parameters())
 

@@ -19,7 +19,10 @@ _OPTIONS = {"kinds": "--kind", "n_networks": "--one-network", "n_jobs": "--jobs"
 _running: ContextVar[tuple[str, ...]] = ContextVar("_running", default=())
 """The command that is running, as it was typed."""
 
-_WITHOUT_EFFECT = {"--out": 1, "--report": 1, "--force": 0, "--resume": 0, "--json": 0, "--progress": 0}
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(("--out", "--report", "--jobs", "--sums"), 1),
+    **dict.fromkeys(("--force", "--resume", "--json", "--progress"), 0),
+}
 """Options that do not change what is computed, with the number of their values."""
 
 

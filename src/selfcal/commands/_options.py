@@ -121,7 +121,7 @@ class TableOptions:
     decimal: Annotated[
         str | None,
         typer.Option(
-            help="The decimal separator of numbers, . or a comma. Default: found out for each column."
+            help="The decimal separator of numbers, . or a comma. Default: detected for each column."
         ),
     ] = None
     missing: Annotated[

@@ -87,20 +87,20 @@ def encoded(estimator: BaseEstimator, preprocessor: Preprocessor, X: Any, name: 
 
 
 def _named_cells(estimator: BaseEstimator, schema: Schema, X: Any, name: str) -> Frame:
-    if is_frame(X) and hasattr(estimator, "feature_names_in_"):
+    known = [column.name for column in schema.columns]
+    if is_frame(X):
         frame = as_frame(X, name)
-        _check_names(schema, frame.table.columns)
-        return frame
+        if hasattr(estimator, "feature_names_in_") or {*known} <= {*frame.table.columns}:
+            _check_names(schema, frame.table.columns)
+            return frame
     cells = X if is_frame(X) else np.asarray(X, dtype=object)
     try:
         validate_data(estimator, cells, reset=False, skip_check_array=True)  # the width, and a missing name
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} must be a table with the columns of fit. {error}") from None
-    names = [column.name for column in schema.columns]
     if not is_frame(X):
-        return mixed_frame(cells, names, name)
-    frame = as_frame(X, name)
-    return replace(frame, table=frame.table.rename(dict(zip(frame.table.columns, names, strict=True))))
+        return mixed_frame(cells, known, name)
+    return replace(frame, table=frame.table.rename(dict(zip(frame.table.columns, known, strict=True))))
 
 
 def _not_empty(frame: Frame, name: str) -> Frame:

@@ -23,8 +23,8 @@ MAX_PREDICTIONS = 200_000
 """Of wide tables, fewer permutations are made, and then fewer rows are used, so that no more rows are predicted."""
 
 MIN_ROWS = 100
-MAX_CELLS = 4_000_000
-"""Maximum number of values that are predicted at once."""
+MAX_CELLS = 2**17
+"""Maximum number of features or probabilities of several permutations that are in memory at once."""
 
 
 def permutation_importance(
@@ -94,16 +94,17 @@ def permutation_importance(
     sample, true = values[rows], labels[rows]
     orders = np.array([rng.permutation(n_rows) for _ in range(repeats)])
 
-    def scored(features: Any) -> dict[str, Float]:
-        probs, times = predict_proba(features), len(features) // n_rows
-        answers = np.tile(true, times)
+    def scored(probs: Any) -> dict[str, Float]:
+        answers = np.tile(true, len(probs) // n_rows)
         return {
-            name: values_per_row(ROW_SCORES[name], answers, probs, classes).reshape(times, n_rows)
+            name: values_per_row(ROW_SCORES[name], answers, probs, classes).reshape(-1, n_rows)
             for name in ("log_loss", "accuracy")
         }
 
-    before = scored(sample)
-    at_once = max(1, MAX_CELLS // sample.size)
+    probs = checks.as_array(predict_proba(sample))
+    before = scored(probs)
+    at_once = max(1, MAX_CELLS // max(sample.size, probs.size))
+    del probs
     each = 1 - (1 - level) / len(measured)
     names, features = list(blocks), list(blocks.values())
     found = []
@@ -113,7 +114,7 @@ def permutation_importance(
             permuted = np.concatenate(
                 [_permuted(sample, features[column], o) for o in orders[start : start + at_once]]
             )
-            after = scored(permuted)
+            after = scored(predict_proba(permuted))
             worse["log_loss"].append(after["log_loss"] - before["log_loss"])
             worse["accuracy"].append(before["accuracy"] - after["accuracy"])
         log_loss, accuracy = (

@@ -118,7 +118,7 @@ _NOTATIONS = tuple(
 
 @dataclass(frozen=True)
 class Understood:
-    """What was found out about the numbers of a column of text.
+    """How the numbers in a column of text are written.
 
     Attributes:
         notation: How they are written; None if they cannot be read as one quantity.

@@ -221,8 +221,8 @@ def _call(collective: Any, *args: Any, **keywords: Any) -> None:
     except RuntimeError as error:
         raise TrainingError(
             f"Process {rank()} of {n_processes()} lost the others: one of them has ended, or gave no answer in time "
-            f"({str(error).splitlines()[0][:200]}). Look at their messages; with a checkpoint folder, "
-            "`torchrun --max-restarts` continues from the last checkpoint."
+            f"({str(error).splitlines()[0][:200]}). Look at their messages; with a checkpoint "
+            "folder, a restarted job continues from the last checkpoint."
         ) from error
 
 

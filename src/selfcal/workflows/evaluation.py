@@ -133,7 +133,9 @@ class Judge:
             about |= {"groups": self.groups, "of_classes": self.of_classes}
             return summarise({NAME: kept}, classes=self.names, n_bins=self.n_bins, level=level, **about)
         if self._groups:
-            raise ConfigError(f"--by needs all rows in memory, and {self.rows:,} are too many. Leave it out.")
+            raise ConfigError(
+                f"Groups need all rows in memory, and {self.rows:,} are too many. Evaluate fewer rows, or no groups."
+            )
         return ScoreReport(rows=self.rows, level=level, n_bins=self.n_bins, methods=(self._from_sums(level),))
 
     def _claims_of(self, part: pl.DataFrame, labels: pl.Series) -> Predictions:
