@@ -144,8 +144,9 @@ class _Study:
         """All trials of each setting, in the order of their numbers."""
         found: dict[str, list[Any]] = {one.name: [] for one in self.search.candidates}
         for trial in self.study.get_trials(deepcopy=False):
-            if trial.user_attrs["setting"] in found and not trial.user_attrs.get("given back"):
-                found[trial.user_attrs["setting"]].append(trial)
+            name = trial.user_attrs.get("setting")
+            if name in found and not trial.user_attrs.get("given back"):
+                found[name].append(trial)
         return found
 
     def free(self) -> list[Candidate]:
