@@ -61,7 +61,7 @@ test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot,
 	$(BIN)/python -m pytest tests/parity/heavy tests/estimators/test_frames.py
 
 $(CLUSTER): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster,search]'
 	@touch $@
 
 test-distributed: $(CLUSTER) ## the same answer from several workers, processes and machines

@@ -69,7 +69,7 @@ def test_commands_exist(page):
         elif words[:1] == ["selfcal"]:
             parse(command, words[1:])
         else:
-            assert words[:1] in ([], ["pip"], ["git"], ["cd"], ["head"], ["python"]), line
+            assert words[:1] in ([], ["pip"], ["git"], ["cd"], ["head"], ["python"], ["torchrun"]), line
 
 
 def parse(command, args):

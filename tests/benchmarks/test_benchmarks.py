@@ -158,10 +158,10 @@ def test_marked_places_of_the_docs_can_be_filled(page):
 
 
 @pytest.mark.slow
-def test_outputs_of_commands_are_shown_without_progress_and_paths_of_this_machine(tmp_path):
+def test_outputs_of_commands_are_shown_without_paths_of_this_machine(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,b\n1,2\n")
-    script = "import os, sys; print('Training 3/8 loss 0.1, at most 2 s left'); print(os.getcwd()); print('x ' * 100)"
+    script = "import os; print(os.getcwd()); print('x ' * 100)"
     titles = [
         "Long tables",
         f"output of {shlex.join([sys.executable, '-c', script])}",

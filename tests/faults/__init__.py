@@ -21,7 +21,7 @@ ROWS = {
     "F10": "one of several processes killed: on from the checkpoint, to the same bits; one hangs: all end in time",
     "F11": "several processes, uneven parts: the numbers of one process, and every row once",
     "F12": "two processes in one folder: the second exits with 2",
-    "F13": "a trial fails, its process dies, the results are cut off: the others finish, finished ones stay",
+    "F13": "a trial fails, its process dies, results or study are cut off: the others finish, finished ones stay",
     "F14": "clock, network, home folder, terminal, colours, hash seed: nothing depends on them",
     "F15": "calibrator that makes things worse or finds nothing: none is used, and that is said",
     "F16": "CPUs with other instruction sets: the same results within tolerance",

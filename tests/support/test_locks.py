@@ -25,6 +25,23 @@ def test_a_lock_ends_with_its_block(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_waiting_for_another_process(tmp_path):
+    until_told = TAKEN.replace("print('in')", "print('in', flush=True); input()")
+    command = [sys.executable, "-c", until_told, str(tmp_path)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "in\n"
+    told = []
+
+    def waiting():
+        told.append(holder.poll())
+        holder.communicate("\n")
+
+    with locked(tmp_path, waiting=waiting):
+        assert told == [None]
+        assert holder.returncode == 0
+        assert IN_USE in other(tmp_path).stderr
+
+
 def test_a_folder_that_was_made_and_left_empty_is_removed(tmp_path):
     with locked(tmp_path / "a" / "b"):
         pass

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,15 +13,19 @@ from selfcal.errors import ConfigError, OutputError
 LOCK = ".lock"
 """The lock file in a folder; it is removed when the lock is released."""
 
+POLL_SECONDS = 0.2
+"""Seconds between two attempts to get a lock that another process holds."""
+
 _HELD: dict[tuple[int, str], object] = {}
 """Folders locked by this process: locks of the system belong to a process, not to a thread."""
 
 
 @contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
+def locked(folder: str | os.PathLike[str], *, waiting: Callable[[], object] | None = None) -> Iterator[Path]:
     """Lock a folder; the lock is released with the process at the latest.
 
-    The folder is created if it does not exist, and removed again if it stays empty.
+    The folder is created if it does not exist, and removed again if it stays empty. If another process has locked it,
+    that is an error, unless `waiting` is given: it is called once, and the folder locked when it is free.
 
     Example:
         >>> import tempfile
@@ -34,7 +39,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
         raise _in_use(place, str(os.getpid()))
     missing = [path for path in (place, *place.parents) if not path.exists()]
     try:
-        lock = _acquire(place)
+        lock = _acquire(place, waiting)
         try:
             with suppress(OSError):  # only for the error message of other processes
                 os.truncate(lock, 0)
@@ -51,8 +56,9 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[Path]:
         del _HELD[key]
 
 
-def _acquire(place: Path) -> int:
+def _acquire(place: Path, waiting: Callable[[], object] | None) -> int:
     """Open and lock the file; try again if its previous owner removed it in between."""
+    waits = False
     while True:
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -64,7 +70,13 @@ def _acquire(place: Path) -> int:
         if not _acquired(lock):
             holder = os.read(lock, 20).decode()
             os.close(lock)
-            raise _in_use(place, holder or "(unknown)")
+            if waiting is None:
+                raise _in_use(place, holder or "(unknown)")
+            if not waits:
+                waiting()
+            waits = True
+            time.sleep(POLL_SECONDS)
+            continue
         if _is_at(place / LOCK, lock):
             return lock
         os.close(lock)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -85,10 +85,10 @@ def check_results_folder(folder: Path, *, results: str | None = "results.json", 
 
 
 @contextmanager
-def results_folder(folder: Path) -> Iterator[None]:
-    """A context in which only this process writes results into a folder, after checking it."""
+def results_folder(folder: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
+    """A context in which only this process writes results into a folder, after checking it; see `locked`."""
     check_results_folder(folder)
-    with locked(folder):
+    with locked(folder, waiting=waiting):
         yield
 
 

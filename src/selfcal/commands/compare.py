@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +36,8 @@ from selfcal.errors import ConfigError
 
 if TYPE_CHECKING:
     from selfcal.workflows.comparison import Candidate, Standing, Task
+    from selfcal.workflows.shared_search import SharedSearch
+    from selfcal.workflows.table_model import TableModel
 
 Data = Annotated[str, typer.Argument(help="A CSV, TSV, JSON lines, Parquet, Arrow or Excel file.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds; each has its own split and training.")]
@@ -45,6 +47,10 @@ GRID = {"learning_rate": "0.002,0.005,0.015", "hidden": "64x64,256x256"}
 """The search for a given method."""
 METHOD = "auto"
 """The method whose settings are searched if none is given."""
+RATES, WIDTHS = (0.001, 0.03), "64,64x64,128x128,256x256"
+"""The learning rates and widths of layers from which a search with a study draws; all methods have them."""
+TRIALS = 40
+"""The number of settings that it draws."""
 
 
 @grouped
@@ -126,6 +132,20 @@ def tune(
             f"method={SEARCH['method']}; with --method, {' and '.join(f'{n}={v}' for n, v in GRID.items())}.",
         ),
     ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE_OR_URL",
+            help="Share the trials with every process that runs the same command: a journal on a shared disk, or a "
+            "database such as postgresql://user@host/name. Default search, without --grid: learning_rate "
+            f"from {RATES[0]:g} to {RATES[1]:g} (log-uniform) and hidden={WIDTHS}; without --method also "
+            f"method={SEARCH['method']}.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Settings to draw from the search of --study. Default: {TRIALS}."),
+    ] = None,
     seeds: Seeds = 2,
     out: Annotated[
         Path | None,
@@ -144,6 +164,8 @@ def tune(
 
     Without --method and --grid, three methods are tried: auto, crossfit and temperature.
 
+    With --study, settings are drawn at random, and the worse half is dropped after 1, 2, 4, ... seeds.
+
     Try:
 
       selfcal tune patients.csv --target diagnosis --grid learning_rate=0.002,0.01 --grid hidden=64x64,256
@@ -151,20 +173,24 @@ def tune(
     from selfcal._support.checks import one_of
     from selfcal.commands.fit import CHECKPOINT, saving, show_model
 
-    usual = SEARCH if method is None else GRID
+    if trials is not None and study is None:
+        raise ConfigError(
+            "--trials needs --study; without one, every combination of --grid is tried. Add --study."
+        )
+    given = pairs("--grid", over, example="learning_rate=0.002,0.01")
+    usual = SEARCH if method is None else GRID if study is None else {}
     method = METHOD if method is None else one_of("--method", method, METHODS)
-    options = {
-        name: _values(name, values)
-        for name, values in (pairs("--grid", over, example="learning_rate=0.002,0.01") or usual).items()
-    }
+    options = {name: _values(name, values) for name, values in (given or usual).items()}
     folder = Path(f"{stem(data)}-tuned") if out is None else out
     reading, fitting = text.reading(), columns.fitting()
     settings = _settings(max_epochs, time_budget)
     _check_file(data)
-    check_model_folder(folder / "model", force=force)
+    if study is None:
+        check_model_folder(folder / "model", force=force)
     check_results_folder(folder)
+    from selfcal.commands._study import search_together  # imports torch, as those below
     from selfcal.tabular.io import read_table
-    from selfcal.workflows.comparison import Task, grid, run_trials, standings  # imports torch
+    from selfcal.workflows.comparison import Task, grid
     from selfcal.workflows.table_model import TableModel
 
     task = Task(
@@ -176,8 +202,57 @@ def tune(
         method=method,
         within=0,
     )
-    candidates = grid(options, method)
-    _check_candidates(candidates, task)
+
+    def trained(name: str) -> TableModel:
+        best = next(c for c in candidates if c.name == name)
+        again = "Run the same command again to continue"
+        with saving(folder / "model", force=force, again=again) as (training, _):
+            settings = {"verbose": progress or None, "checkpoint_dir": training / CHECKPOINT, **task.settings}
+            model = TableModel(best.method, seed=0, **{**settings, **best.settings})
+            model.fit(read_table(data, **task.reading), target, **task.fitting)
+            model.save(folder / "model")
+        return model
+
+    if study is None:
+        shared = None
+        candidates: Sequence[Candidate] = grid(options, method)
+        _check_candidates(candidates, task)
+        found, model = _search_grid(
+            task, candidates, seeds, folder, trained, force=force, jobs=jobs, progress=progress or None
+        )
+    else:
+        search = _shared_search(task, options, study, trials or TRIALS, seeds, whole=bool(given))
+        candidates = search.candidates
+        shared = search_together(search, folder, trained, force=force, jobs=jobs, progress=progress or None)
+        found, model = shared.found, shared.model
+    chosen = found[0].name
+    if as_json:
+        more = {} if shared is None else {"trials": shared.trials()}
+        numbers = model.report.to_dict()
+        print_json({"best": chosen, "standings": _plain(found), **more, "report_numbers": numbers})
+        return
+    _show(found, folder / "results.json", False, seeds)
+    if shared is not None:
+        shared.show()
+    say()
+    say(f"Chosen: {chosen}")
+    show_model(model, folder / "model")
+
+
+def _search_grid(
+    task: Task,
+    candidates: Sequence[Candidate],
+    seeds: int,
+    folder: Path,
+    trained: Callable[[str], TableModel],
+    *,
+    force: bool,
+    jobs: int,
+    progress: bool | None,
+) -> tuple[list[Standing], TableModel]:
+    """Try every candidate, in this command alone, and train the model of the best."""
+    from selfcal.workflows.comparison import run_trials, standings
+
     with results_folder(folder):
         _try_reading(task)
         rows = run_trials(
@@ -188,23 +263,25 @@ def tune(
             replace=force,
             jobs=jobs,
             title="Tuning",
-            progress=progress or None,
+            progress=progress,
         )
         found = standings(rows)
-        best = next(c for c in candidates if c.name == found[0].name)
-        again = "Run the same command again to continue"
-        with saving(folder / "model", force=force, again=again) as (training, _):
-            settings = {"verbose": progress or None, "checkpoint_dir": training / CHECKPOINT, **task.settings}
-            model = TableModel(best.method, seed=0, **{**settings, **best.settings})
-            model.fit(read_table(data, **task.reading), target, **task.fitting)
-            model.save(folder / "model")
-    if as_json:
-        print_json({"best": best.name, "standings": _plain(found), "report_numbers": model.report.to_dict()})
-        return
-    _show(found, folder / "results.json", False, seeds)
-    say()
-    say(f"Chosen: {best.name}")
-    show_model(model, folder / "model")
+        return found, trained(found[0].name)
+
+
+def _shared_search(
+    task: Task, options: Mapping[str, Sequence[Any]], study: str, trials: int, seeds: int, *, whole: bool
+) -> SharedSearch:
+    """The search that other processes share; the options are the whole space, or are added to the usual one."""
+    from selfcal.workflows.search_space import LogRange, Space, drawn
+    from selfcal.workflows.shared_search import SharedSearch
+
+    usual: Space = {"learning_rate": LogRange(*RATES), "hidden": _values("hidden", WIDTHS)}
+    space: Space = options if whole else {**options, **usual}
+    candidates = drawn(space, str(task.method), trials)
+    _check_candidates(candidates, task)
+    _try_reading(task)
+    return SharedSearch(task, candidates, space, seeds, study)
 
 
 def _check_file(data: str) -> None:

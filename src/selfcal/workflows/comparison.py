@@ -226,10 +226,15 @@ def grid(options: Mapping[str, Sequence[Any]], method: str) -> list[Candidate]:
     found = []
     for values in product(*options.values()):
         settings = dict(zip(options, values, strict=True))
-        name = " ".join(f"{key}={_written(value)}" for key, value in settings.items())
+        name = " ".join(f"{key}={written(value)}" for key, value in settings.items())
         found.append(Candidate(name, str(settings.pop("method", method)), settings))
     return found
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """The value of a setting as at the command line.
+
+    >>> written((64, 64)), written(0.01)
+    ('64x64', '0.01')
+    """
     return "x".join(map(str, value)) if isinstance(value, tuple) else str(value)
