@@ -99,7 +99,14 @@ def test_a_zip_archive_with_one_table(tmp_path, monkeypatch):
         (gzip.compress(zipped(("a.csv", CSV))), "a zip archive inside a gzip file"),
         (zipped(("a.csv", CSV * 1000))[:-30], "a damaged or unusual zip archive"),
     ],
-    ids=["two files", "empty", "zip in zip", "OpenDocument", "zip in gzip", "cut off"],  # the bytes have a date
+    ids=[
+        "two files",
+        "empty",
+        "zip in zip",
+        "OpenDocument",
+        "zip in gzip",
+        "cut off",
+    ],  # the bytes have a date
 )
 def test_other_archives(data, message):
     with pytest.raises(DataError, match=message):
