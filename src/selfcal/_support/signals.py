@@ -84,6 +84,10 @@ def run_command(work: Callable[[], object]) -> None:
         if received and not watched:
             _end(number)
         if not received and not done:
+            if _is_being_imported(
+                "torch"
+            ):  # its C++ code cannot pass the exception on, and nothing is in progress
+                _end(number)
             received.append(number)
             raise Stopped(number)
 
@@ -117,14 +121,18 @@ def starting_workers() -> Iterator[None]:
     A terminal sends SIGINT to every process of a command. A signal in the meantime acts at the end, after the
     handlers are set again: polars replaces them by handlers that would not interrupt a wait for workers.
     """
-    if os.name != "posix":
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
         return
     with stop_requests():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        handler = signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # as new processes inherit it, whatever their mask
         try:
             yield
         finally:
+            signal.signal(signal.SIGINT, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -143,6 +151,10 @@ def _start_watching() -> None:
         _end(number)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _is_being_imported(name: str) -> bool:
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))
 
 
 def _ignore_signals() -> None:

@@ -111,14 +111,14 @@ def _not_empty(frame: Frame, name: str) -> Frame:
 
 def _check_names(schema: Schema, given: Sequence[str]) -> None:
     """Compare names as scikit-learn does, in its words."""
-    known = [column.name for column in schema.columns]
-    missing = {column.name for column in schema.used} - {*given}
+    known, here = dict.fromkeys(column.name for column in schema.columns), {*given}
+    missing = {column.name for column in schema.used} - here
     problem = ""
     if missing:
-        unseen = {*given} - {*known, schema.target}
+        unseen = here - {*known, schema.target}
         problem += _listed("Feature names unseen at fit time", unseen) if unseen else ""
         problem += _listed("Feature names seen at fit time, yet now missing", missing)
-    elif [column for column in given if column in known] != [column for column in known if column in given]:
+    elif [column for column in given if column in known] != [column for column in known if column in here]:
         problem = (
             "Feature names must be in the same order as they were in fit.\nSelect the columns in that order, that of "
             "feature_names_in_."

@@ -23,6 +23,9 @@ MAX_PREDICTIONS = 200_000
 """Of wide tables, fewer permutations are made, and then fewer rows are used, so that no more rows are predicted."""
 
 MIN_ROWS = 100
+MAX_FEATURES = 10**8
+"""Maximum number of features of all rows that are predicted: of very many columns, only some are measured."""
+
 MAX_CELLS = 2**17
 """Maximum number of features or probabilities of several permutations that are in memory at once."""
 
@@ -88,7 +91,8 @@ def permutation_importance(
     ):
         checks.positive_int(name, number)
     blocks = _blocks(getattr(X, "columns", None) if columns is None else columns, values.shape[1])
-    repeats, n_rows, n_columns = _affordable(len(blocks), len(values), n_repeats, max_rows, max_predictions)
+    most = max(1, min(max_predictions, MAX_FEATURES // values.shape[1]))
+    repeats, n_rows, n_columns = _affordable(len(blocks), len(values), n_repeats, max_rows, most)
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.permutation(len(values))[:n_rows])
     measured = np.sort(rng.permutation(len(blocks))[:n_columns]).tolist()

@@ -40,6 +40,8 @@ HELD_OUT = 0.2
 """The fraction of rows to evaluate a model on; it is neither trained nor calibrated on them."""
 
 REFIT = "refit"
+MAX_STORED_PROBS = 64 * 2**20
+"""Bytes of the probabilities of held-out rows that are stored for prediction sets at most."""
 """The subfolder of the checkpoints of a refit."""
 
 
@@ -222,8 +224,9 @@ class TableModel:
         self._check_held_out("Prediction sets need", "choose the sets", "ConformalClassifier")
         if not len(self.held_out_codes):
             raise ConfigError(
-                "Prediction sets need the stored probabilities of held-out rows; this model was stored by an earlier "
-                "version, without them. Fit it again, or choose the sets on labelled rows with ConformalClassifier."
+                "Prediction sets need the stored probabilities of held-out rows; this model has none, since an earlier "
+                "version stored it, or it has too many classes. Fit it again with fewer classes, or choose the sets on "
+                "labelled rows with ConformalClassifier."
             )
         return ConformalClassifier(coverage=coverage).fit(self.held_out_probs, self.held_out_codes)
 
@@ -298,7 +301,8 @@ class TableModel:
         answers = self.predict(rows.table[held_out])
         judged = Predictions(rows.codes[held_out], answers.chosen, answers.confidence, answers.probs)
         self.held_out_confidence, self.held_out_wrong = judged.confidence, ~judged.correct
-        self.held_out_codes, self.held_out_probs = judged.y, judged.probs
+        kept = slice(None if judged.probs.nbytes <= MAX_STORED_PROBS else 0)
+        self.held_out_codes, self.held_out_probs = judged.y[kept], judged.probs[kept]
         return judged
 
     def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
