@@ -224,9 +224,9 @@ class TableModel:
         self._check_held_out("Prediction sets need", "choose the sets", "ConformalClassifier")
         if not len(self.held_out_codes):
             raise ConfigError(
-                "Prediction sets need the stored probabilities of held-out rows; this model has none, since an earlier "
-                "version stored it, or it has too many classes. Fit it again with fewer classes, or choose the sets on "
-                "labelled rows with ConformalClassifier."
+                "Prediction sets need the stored probabilities of held-out rows; this model has none, because it was "
+                "stored by an earlier version or has too many classes. Fit it again with fewer classes, or choose the "
+                "sets on labelled rows with ConformalClassifier."
             )
         return ConformalClassifier(coverage=coverage).fit(self.held_out_probs, self.held_out_codes)
 
