@@ -225,8 +225,8 @@ class TableModel:
         if not len(self.held_out_codes):
             raise ConfigError(
                 "Prediction sets need the stored probabilities of held-out rows; this model has none, because it was "
-                "stored by an earlier version or has too many classes. Fit it again with fewer classes, or choose the "
-                "sets on labelled rows with ConformalClassifier."
+                "stored by an earlier version or has too many classes. Fit it again with fewer classes, or choose "
+                "the sets on labelled rows with ConformalClassifier."
             )
         return ConformalClassifier(coverage=coverage).fit(self.held_out_probs, self.held_out_codes)
 
