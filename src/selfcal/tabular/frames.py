@@ -67,7 +67,7 @@ def as_frame(X: Any, name: str = "X") -> Frame:
         raise DataError(
             f"{name} must name each column once, by text; {listed(twice)} is there several times. Rename it."
         )
-    columns = [given[:, place] for place in range(len(names))]
+    columns = list(given.iter_columns())
     kinds = {
         column: "category"
         for column, cells in zip(names, columns, strict=True)
