@@ -121,18 +121,14 @@ def starting_workers() -> Iterator[None]:
     A terminal sends SIGINT to every process of a command. A signal in the meantime acts at the end, after the
     handlers are set again: polars replaces them by handlers that would not interrupt a wait for workers.
     """
-    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+    if os.name != "posix":
         yield
         return
     with stop_requests():
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        handler = signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # as new processes inherit it, whatever their mask
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, handler)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
