@@ -24,7 +24,7 @@ ATTEMPTS = 5
 def check_installed() -> None:
     """Refuse to go on without Optuna."""
     try:
-        import optuna  # noqa: F401
+        import optuna  # noqa: F401 # only whether it is there
     except ImportError as error:
         raise ConfigError(
             f"--study needs optuna; {error}. Run: pip install 'selfcal[search]' on each machine."
