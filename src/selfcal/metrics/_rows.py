@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from selfcal._support import checks
 from selfcal._support.binning import Chunk, joined, row_blocks
-from selfcal._support.checks import Float
+from selfcal._support.checks import Float, Int
 
 
-class Block(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Block:
     """Some rows of predictions, one class after the other, which makes sums and maxima over classes fast.
 
-    `columns` has one row per class, in float64 or, if that holds the input exactly, in float32.
+    Attributes:
+        columns: One row per class, in float64 or, if that holds the input exactly, in float32.
+        top: The largest probability of each row.
+        codes: The number of the true class of each row.
+        weight: The weight of each row; None for equal ones.
     """
 
     columns: NDArray[np.floating]
@@ -24,18 +31,29 @@ class Block(NamedTuple):
     codes: NDArray[np.integer]
     weight: Float | None
 
-    @property
-    def true_class(self) -> NDArray[np.floating]:
-        """The predicted probability of the true class of each row."""
+    @cached_property
+    def place(self) -> Int:
+        """Where the true class of each row is among all numbers of `columns`."""
         n = len(self.codes)
-        return self.columns.ravel().take(self.codes.astype(np.int64, copy=False) * n + np.arange(n))
+        return self.codes.astype(np.int64, copy=False) * n + np.arange(n)
+
+    @cached_property
+    def true_class(self) -> Float:
+        """The predicted probability of the true class of each row."""
+        return self.columns.ravel().take(self.place).astype(np.float64)
+
+    @cached_property
+    def choice(self) -> Int:
+        """The first argmax of each row."""
+        k = len(self.columns)
+        ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k))[
+            :, None
+        ]  # of ties, the first has the highest
+        return k - ((self.columns == self.top) * ranks).max(axis=0).astype(np.int64)
 
     def top_label(self) -> Chunk:
         """Confidence max(p) of each row, and whether its first argmax is the true class."""
-        correct = self.true_class == self.top
-        if np.count_nonzero(self.columns == self.top) > len(self.top):  # only ties need an argmax
-            correct = self.columns.argmax(axis=0) == self.codes
-        return Chunk(self.top, correct, self.weight)
+        return Chunk(self.top, self.choice == self.codes, self.weight)
 
     def of_class(self, code: int) -> Chunk:
         """Probability of one class in each row, and whether it is the true one."""

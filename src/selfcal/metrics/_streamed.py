@@ -6,20 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from selfcal._support.binning import Bins, Chunk, effective_counts, gap_norm
-from selfcal._support.checks import Float, Int
+from selfcal._support.binning import Bins, effective_counts, gap_norm
+from selfcal._support.checks import Float
+from selfcal.metrics._claims import N_CELLS, thresholds
 from selfcal.metrics.bootstrap import interval_of_bins
 from selfcal.metrics.calibration import NoiseFloor
 from selfcal.metrics.intervals import Interval, student_interval, wilson_interval
 from selfcal.metrics.selective import RiskCoverageCurve
 from selfcal.metrics.significance import CalibrationTest, brownian_range_tail, standardised
-
-N_CELLS = 4096
-"""Cells of the histogram of confidences: 128 for each halving of the doubt 1 - c, down to 2^-32."""
-_SHIFT = 16
-_LOWEST = ((127 - 32) << 23) >> _SHIFT  # of the bits of 2^-32 as a float32
 
 STEP = 32
 """Cells between two thresholds for which the confusion matrix is kept."""
@@ -28,38 +23,6 @@ MOST_CONFUSED = 10
 """Maximum number of classes for which the confusion matrix is kept."""
 
 N_RESAMPLES = 2000
-
-
-def doubt_cell(confidence: NDArray[np.floating]) -> Int:
-    """Return the cell of each confidence; cell 0 is the most confident.
-
-    The bits of a positive float32 are in the order of its value, so that a shift gives cells of equal relative
-    width: fine where confidences are high and most predictions are. A cell holds its upper end.
-
-    >>> doubt_cell(np.array([1.0, 0.75, 0.5, 0.0]))
-    array([   0, 3839, 3967, 4095])
-    """
-    doubt = np.subtract(1, confidence, dtype=confidence.dtype).astype(np.float32)
-    return np.maximum(((doubt.view(np.int32) - 1) >> _SHIFT) - _LOWEST, 0).astype(np.int64)
-
-
-def thresholds() -> Float:
-    """Return the lowest confidence in each cell, in falling order.
-
-    >>> thresholds()[[3839, 3967, 4095]]
-    array([0.75, 0.5 , 0.  ])
-    """
-    upper = ((np.arange(1, N_CELLS + 1) + _LOWEST) << _SHIFT).astype(np.int32).view(np.float32)
-    return 1 - upper.astype(np.float64)
-
-
-def claim_squares(chunk: Chunk, index: Int, n_bins: int) -> Float:
-    """Per bin, the weighted squares of correctness minus confidence, and the squared weights times c (1 - c)."""
-    c, w = chunk.confidence.astype(np.float64), chunk.weight
-    squares, chance = (chunk.correct - c) ** 2, c * (1 - c)
-    if w is not None:
-        squares, chance = squares * w, chance * w**2
-    return np.stack([np.bincount(index, weights=x, minlength=n_bins) for x in (squares, chance)])
 
 
 def score_squares(values: Float, weight: Float | None) -> Float:

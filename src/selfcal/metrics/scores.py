@@ -111,17 +111,13 @@ def brier_score(
 
 def negative_log_likelihood(block: Block) -> Float:
     """The log loss of each row."""
-    p: Float = np.maximum(block.true_class.astype(np.float64), LOG_FLOOR)
-    return -np.log(p)
+    found: Float = -np.log(np.maximum(block.true_class, LOG_FLOOR))
+    return found
 
 
 def squared_distance(block: Block) -> Float:
     """The Brier score of each row."""
-    n = len(block.codes)
-    every = block.columns.reshape(-1)
-    at = block.codes.astype(np.int64, copy=False) * n + np.arange(n)
-    true = every[at]
-    every[at] = 0  # only for a moment: a copy in float64 would take longer than all the rest
-    squares: Float = np.einsum("kn,kn->n", block.columns, block.columns, dtype=np.float64)
-    every[at] = true
-    return squares + (1 - true.astype(np.float64)) ** 2
+    columns = block.columns.astype(np.float64)
+    columns.reshape(-1)[block.place] = 0  # 1 - p is more accurate than what would be left of 1 - 2 p + p^2
+    squares: Float = np.einsum("kn,kn->n", columns, columns)
+    return squares + (1 - block.true_class) ** 2

@@ -13,7 +13,6 @@ from selfcal._support import checks
 from selfcal._support.binning import (
     Bins,
     Closed,
-    bin_index,
     bins_from_sums,
     check_binning,
     chunk_sums,
@@ -21,9 +20,10 @@ from selfcal._support.binning import (
     indexed_sums,
     uniform_edges,
 )
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import _streamed
+from selfcal.metrics._claims import N_CELLS, N_PERCENTS, ClaimMoments
 from selfcal.metrics._rows import Block, blocks
 from selfcal.metrics.calibration import NoiseFloor
 from selfcal.metrics.classwise import column_bins, column_sums
@@ -148,11 +148,16 @@ class CalibrationAccumulator:
             The accumulator itself.
         """
         added = self._zeros()
+        moments = None
+        if self.details:
+            moments = ClaimMoments(self.n_bins, self.closed, weighted=sample_weight is not None)
         for block in blocks(y_true, probs, self.classes, sample_weight):
             if len(block.columns) != self.n_classes:
                 raise DataError(f"probs must have {self.n_classes} columns; got {len(block.columns)}.")
-            for name, values in self._sums_of(block).items():
+            for name, values in self._sums_of(block, moments).items():
                 added[name] += values
+        if moments is not None:
+            added |= moments.sums()
         self._add(added, 0 if sample_weight is None else _exponent(sample_weight))
         return self
 
@@ -240,47 +245,52 @@ class CalibrationAccumulator:
             "classwise": (5, k, self.classwise * self.n_bins),
             "claim_squares": (2, details * self.n_bins),
             "score_squares": (2 * self.scores, 2 * details),
-            "histogram": (5, details * _streamed.N_CELLS),
-            "percent": (5, details * 100),
+            "histogram": (5, details * N_CELLS),
+            "percent": (5, details * N_PERCENTS),
             "chosen": (5, details * k),
             "true": (1, details * k),
             "confusion": (1, confused),
         }
         return {name: np.zeros(shape) for name, shape in shapes.items()}
 
-    def _sums_of(self, block: Block) -> dict[str, Float]:
-        edges = uniform_edges(self.n_bins)
-        claim = block.top_label() if self._code is None else block.of_class(self._code)
-        index = bin_index(claim.confidence, edges, self.closed)
-        found = {"top_label": indexed_sums(index, claim, self.n_bins)}
-        values = [ROW_SCORES[name](block) for name in ("log_loss", "brier_score")] if self.scores else []
-        found["scores"] = np.array([v.sum() if block.weight is None else block.weight @ v for v in values])
+    def _sums_of(self, block: Block, moments: ClaimMoments | None) -> dict[str, Float]:
+        """The sums of a block, but for those over claims if these are added to moments."""
+        found: dict[str, Float] = {}
+        edges, values = uniform_edges(self.n_bins), []
+        if self.scores:
+            values = [ROW_SCORES[name](block) for name in ("log_loss", "brier_score")]
+            found["scores"] = np.array([_total(v, block.weight) for v in values])
         if self.classwise:
             found["classwise"] = column_sums(block, edges, self.closed)
-        if self.details:
-            k, cell = self.n_classes, _streamed.doubt_cell(claim.confidence)
-            chosen = self._chosen(block)
-            found["claim_squares"] = _streamed.claim_squares(claim, index, self.n_bins)
-            found["percent"] = chunk_sums(claim, uniform_edges(100), "right")
-            found["histogram"] = indexed_sums(cell, claim, _streamed.N_CELLS)
-            found["chosen"] = indexed_sums(chosen, claim, k)
-            found["true"] = np.bincount(block.codes, block.weight, minlength=k)[None].astype(np.float64)
-            if values:
-                found["score_squares"] = np.stack([_streamed.score_squares(v, block.weight) for v in values])
-            if k <= _streamed.MOST_CONFUSED:
-                place = (block.codes * np.int64(k) + chosen) * _streamed.N_STEPS + cell // _streamed.STEP
-                size = k**2 * _streamed.N_STEPS
-                found["confusion"] = np.bincount(place, block.weight, minlength=size)[None].astype(np.float64)
-        return found
+        if moments is None:
+            claim = block.top_label() if self._code is None else block.of_class(self._code)
+            return found | {"top_label": chunk_sums(claim, edges, self.closed)}
+        if values:
+            found["score_squares"] = np.stack([_streamed.score_squares(v, block.weight) for v in values])
+        return found | self._details(block, moments)
 
-    def _chosen(self, block: Block) -> Int:
-        if self._code is not None:
-            return np.full(len(block.codes), self._code, dtype=np.int64)
-        k = len(block.columns)
-        ranks = np.arange(k, 0, -1, dtype=np.min_scalar_type(k))[
-            :, None
-        ]  # of ties, the first class has the highest
-        return k - ((block.columns == block.top) * ranks).max(axis=0).astype(np.int64)
+    def _details(self, block: Block, moments: ClaimMoments) -> dict[str, Float]:
+        """Add the claims to the moments; the sums of each predicted and each true class, and the confusions."""
+        k, codes, weight = self.n_classes, block.codes, block.weight
+        if self._code is None:
+            chosen, claim = block.choice, block.top_label()
+        else:
+            chosen, claim = np.full(len(codes), self._code), block.of_class(self._code)
+        cell = moments.add(claim)
+        found = {}
+        if k <= _streamed.MOST_CONFUSED:
+            place = (codes * np.int64(k) + chosen) * _streamed.N_STEPS + cell // _streamed.STEP
+            size = k**2 * _streamed.N_STEPS
+            found["confusion"] = np.bincount(place, weight, minlength=size)[None].astype(np.float64)
+        if weight is None and self._code is None and "confusion" in found:  # which has all but the confidence
+            pairs = found["confusion"].reshape(k, k, -1).sum(axis=2)
+            rows, claimed = pairs.sum(axis=0), np.bincount(chosen, claim.confidence, minlength=k)
+            found["chosen"] = np.stack([rows, rows, rows, claimed, pairs.diagonal()])
+            found["true"] = pairs.sum(axis=1)[None]
+        else:
+            found["chosen"] = indexed_sums(chosen, claim, k)
+            found["true"] = np.bincount(codes, weight, minlength=k)[None].astype(np.float64)
+        return found
 
     def _add(self, sums: dict[str, Float], exponent: int) -> None:
         """Add sums of weights that were divided by 2 to `exponent`; the larger of both exponents stays."""
@@ -292,6 +302,10 @@ class CalibrationAccumulator:
     def _classwise_error(self, edges: Float) -> float:
         curves = column_bins(self._sums["classwise"], edges, self.closed)
         return float(np.mean([gap_norm(curve.share, curve.gap, "l1") for curve in curves]))
+
+
+def _total(values: Float, weight: Float | None) -> float:
+    return float(values.sum() if weight is None else weight @ values)
 
 
 def _exponent(sample_weight: ArrayLike) -> int:

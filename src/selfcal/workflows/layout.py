@@ -91,13 +91,7 @@ class Layout:
 
     def codes(self, labels: pl.Series, start: int = 0) -> Int:
         """The number of the class of each label; the first is that of row `start` + 1 of the table."""
-        codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
-        if codes.null_count():
-            # 1.0 in one place and 1 in the other are the same class
-            plain = labels.str.replace(WHOLE, "$1").cast(
-                pl.Enum([whole(n) for n in self.classes]), strict=False
-            )
-            codes = codes.fill_null(plain.to_physical())
+        codes = self.known_codes(labels)
         unknown = codes.is_null()
         if unknown.any():
             row = first_row(unknown)
@@ -108,6 +102,17 @@ class Layout:
                 "their classes: --columns A,B,C --classes X,Y,Z."
             )
         return codes.to_numpy().astype(np.int64)
+
+    def known_codes(self, labels: pl.Series) -> pl.Series:
+        """The number of the class of each label; null for labels of no class."""
+        codes = labels.cast(pl.Enum(self.classes), strict=False).to_physical()
+        if codes.null_count():
+            # 1.0 in one place and 1 in the other are the same class
+            plain = labels.str.replace(WHOLE, "$1").cast(
+                pl.Enum([whole(n) for n in self.classes]), strict=False
+            )
+            codes = codes.fill_null(plain.to_physical())
+        return codes
 
     def cells(self, probs: Float) -> dict[str, Float]:
         """What the columns hold if these are the probabilities; the inverse of `probabilities`."""

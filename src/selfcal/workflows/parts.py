@@ -24,10 +24,11 @@ from selfcal.workflows.layout import Layout
 from selfcal.workflows.layout_search import find_layout
 from selfcal.workflows.sums import Sums
 
-FORMAT = 1
+FORMAT = 2
 """The version of the stored sums; others are not used."""
 
-BATCH_ROWS = 131_072
+BATCH_CELLS = 2**22
+MAX_BATCH_ROWS = 2**18
 _UNUSED = (pl.Binary, pl.Duration, pl.Time, pl.Object)
 SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".parquet", ".pq", ".arrow", ".feather")
 
@@ -120,6 +121,11 @@ class PartSettings:
                     "Write the part again."
                 )
         return used
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows that are read at a time: as many as give a number of cells, whatever the number of columns."""
+        return min(MAX_BATCH_ROWS, max(1, BATCH_CELLS // len(self.layout.used)))
 
     def key(self, path: str) -> str:
         """A hash of these settings and of the name, size and time of a part."""
@@ -239,7 +245,8 @@ def part_sums(
     try:
         key = settings.key(path) if os.path.exists(path) else ""  # before reading: it may change meanwhile
         sums = settings.empty()
-        for batch in read_batches(path, batch_rows=BATCH_ROWS, columns=settings.columns, **settings.reading):
+        rows = settings.batch_rows
+        for batch in read_batches(path, batch_rows=rows, columns=settings.columns, **settings.reading):
             sums.update(batch)
     except DataError as error:
         return _skip(path, error, skip_corrupt)

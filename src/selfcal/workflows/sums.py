@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from selfcal import __version__, metrics
 from selfcal._support.checks import Float, Int
 from selfcal.errors import DataError
 from selfcal.metrics import CalibrationAccumulator
-from selfcal.metrics._streamed import N_RESAMPLES, N_STEPS, STEP, gap_spread, thresholds
+from selfcal.metrics._claims import thresholds
+from selfcal.metrics._streamed import N_RESAMPLES, N_STEPS, STEP, gap_spread
 from selfcal.reporting import _verdict
 from selfcal.reporting._classes import baseline, estimate
 from selfcal.reporting._explorer import RISKS
@@ -199,14 +201,17 @@ def _codes(layout: Layout, labels: pl.Series, start: int) -> Int:
         values = labels.to_numpy()
         low, high = int(values.min()), int(values.max())
         if high - low < _TABLE:
-            present = np.flatnonzero(np.bincount(values - low))
-            table = np.zeros(high - low + 1, dtype=np.int64)
-            try:
-                table[present] = layout.codes(as_text(pl.Series(present + low)))
-            except DataError:
-                return layout.codes(as_text(labels), start)  # names the first row
-            return table[values - low]
-    return layout.codes(as_text(labels), start)
+            codes: Int = _table(layout, low, high).take(values if low == 0 else values - low)
+            if codes.min() >= 0:
+                return codes
+    return layout.codes(as_text(labels), start)  # or an error that names the row
+
+
+@lru_cache(16)
+def _table(layout: Layout, low: int, high: int) -> Int:
+    """The number of the class of each whole number in a range; -1 for those that are none."""
+    numbers = as_text(pl.Series(np.arange(low, high + 1)))
+    return layout.known_codes(numbers).cast(pl.Int64).fill_null(-1).to_numpy()
 
 
 def _plain(layout: Layout, part: pl.DataFrame) -> NDArray[np.floating] | None:
