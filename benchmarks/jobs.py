@@ -1,4 +1,4 @@
-"""The time that `auto` and trials of `compare` take with one and two processes, and `auto` beside other work.
+"""The time that `auto` and `tune` take with one and two processes, and `auto` beside other work.
 
     python -m benchmarks.jobs --json runs/jobs.json --data FOLDER --results benchmarks/RESULTS.md
 
@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,7 +25,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import joblib
 import numpy as np
 
 from benchmarks import _quality_sets as sets
@@ -35,17 +43,20 @@ from selfcal.workflows.comparison import Candidate, Task, run_trials
 
 TITLE, KEY = "Processes", ("set", "case", "seed")
 CORES, BUDGET, AMPLE = 2, 60.0, 900.0
-CASES = ("one", "two", "usual", "busy", "plain", "trials-1", "trials-2")
-ONE, TWO, USUAL, BUSY, PLAIN, TRIALS_1, TRIALS_2 = CASES
-"""One and two processes with an ample budget; two with the usual one, without and with other work; trials in a loop
-without joblib, and by one and two of its workers."""
-TRIALS = (PLAIN, TRIALS_1, TRIALS_2)
+CASES = ("one", "two", "killed", "usual", "busy", "plain", "trials", "tune-1", "tune-2")
+ONE, TWO, KILLED, USUAL, BUSY, PLAIN, TRIALS, TUNE_1, TUNE_2 = CASES
+"""One and two processes with an ample budget; three of a Dask cluster, one of which is killed; two with the usual
+budget, without and with other work; trials in a loop without joblib, and by one of its workers; the command `tune`
+with one and two."""
+WORKERS = 3
 TRIED, SEEDS = "crossfit", 6
 """The method of the trials, and how many there are."""
+GRID = ("learning_rate=0.002,0.005,0.01,0.02", "--seeds", "3")
+"""The trials of `tune`, which then trains with the best settings."""
 MOST_SECONDS, LEAST_SPEED_UP, MOST_LOSS = 40.0, 1.6, 0.01
 """The median of `USUAL` on tables of 5,000 rows, the ratio of `ONE` to `TWO`, and how much worse `BUSY` may be."""
-LEAST_TRIALS_SPEED_UP, MOST_OVERHEAD = 1.7, 0.05
-"""The ratio of `TRIALS_1` to `TRIALS_2`, and how much longer `TRIALS_1` may take than `PLAIN`."""
+LEAST_TUNE_SPEED_UP, MOST_OVERHEAD = 1.7, 0.05
+"""The ratio of `TUNE_1` to `TUNE_2`, and how much longer `TRIALS` may take than `PLAIN`."""
 
 
 def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
@@ -53,18 +64,22 @@ def work(folder: Path, scale: float, unit: Unit) -> list[Row]:
     name, case, seed = unit
     row: Row = dict(zip(KEY, unit, strict=True)) | {"failed": None}
     try:
-        if case in TRIALS:
-            return [row | trials(folder / f"tab_{name}.csv.gz", case)]
+        path = folder / f"tab_{name}.csv.gz"
+        if case in (PLAIN, TRIALS):
+            return [row | trials(path, case)]
+        if case in (TUNE_1, TUNE_2):
+            return [row | tune(path, 1 if case == TUNE_1 else CORES)]
         task = sets.load(name, seed, 0.0, folder, scale)
         model = SelfCalibratedClassifier(
             "auto",
             time_budget=BUDGET if case in (USUAL, BUSY) else AMPLE,
-            n_jobs=1 if case == ONE else CORES,
+            n_jobs=None if case == KILLED else 1 if case == ONE else CORES,
             random_state=seed,
             standardize=False,
             verbose=False,
         )
-        with other_work(CORES if case == BUSY else 0), warnings.catch_warnings():
+        around = killed_worker() if case == KILLED else other_work(CORES if case == BUSY else 0)
+        with around, warnings.catch_warnings():
             warnings.simplefilter("ignore", TimeBudgetWarning)
             started = time.perf_counter()
             model.fit(task.X, task.y, feature_groups=task.groups)
@@ -95,15 +110,56 @@ def trials(path: Path, case: str) -> Row:
             rows = [task.run(tried, seed) for seed in range(SEEDS)]
     else:
         with TemporaryDirectory() as name:
-            jobs = 1 if case == TRIALS_1 else CORES
             kept = Path(name) / "results.json"
-            rows = run_trials(task, [tried], seeds=SEEDS, results=kept, jobs=jobs, title=TITLE)
+            rows = run_trials(task, [tried], seeds=SEEDS, results=kept, jobs=1, title=TITLE)
     seconds = time.perf_counter() - started
     if failed := [row["failed"] for row in rows if row["failed"] is not None]:
         raise RuntimeError(failed[0])
     scores = [row["log_loss"] for row in rows]
     bits = hashlib.sha256(np.array(scores).tobytes()).hexdigest()
     return {"seconds": seconds, "log_loss": float(np.mean(scores)), "probabilities": bits}
+
+
+def tune(path: Path, jobs: int) -> Row:
+    """Run the command, and measure how long it takes from its start to its end; the bits are those of its answer."""
+    target = read_table(str(path)).columns[-1]
+    with TemporaryDirectory() as out:
+        command = [sys.executable, "-m", "selfcal", "tune", str(path), "--target", target, "--method", TRIED]
+        command += ["--grid", *GRID, "--jobs", str(jobs), "--out", out, "--json"]
+        started = time.perf_counter()
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        seconds = time.perf_counter() - started
+    found = json.loads(said)
+    bits = hashlib.sha256(json.dumps(found["standings"], sort_keys=True).encode()).hexdigest()
+    return {"seconds": seconds, "log_loss": found["standings"][0]["log_loss"], "probabilities": bits}
+
+
+@contextmanager
+def killed_worker() -> Iterator[None]:
+    """A context in which joblib uses a Dask cluster, one of whose workers is killed while it trains."""
+    from distributed import Client, LocalCluster  # an extra
+
+    # in a worker of joblib, whose own way to start processes Dask does not know
+    multiprocessing.set_start_method("spawn", force=True)
+    with (
+        LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        processes = client.run(os.getpid)
+        killed = threading.Thread(target=_kill_one, args=(client, processes), daemon=True)
+        killed.start()
+        with joblib.parallel_config("dask"):
+            yield
+        killed.join(timeout=10)
+        if client.run(os.getpid).keys() >= processes.keys():
+            raise RuntimeError("No worker was killed.")
+
+
+def _kill_one(client: Any, processes: dict[str, int]) -> None:
+    time.sleep(10)  # by then they train
+    while not (busy := [name for name, tasks in client.processing().items() if tasks]):
+        time.sleep(0.1)
+    os.kill(processes[busy[0]], signal.SIGKILL)
 
 
 @contextmanager
@@ -136,20 +192,20 @@ def markdown(rows: Sequence[Row]) -> str:
             found.setdefault(row["set"], {})[row["case"]] = row
     lines = [
         f"`auto`, in seconds: one and two processes with a budget of {AMPLE:.0f} s, two with {BUDGET:.0f} s, "
-        f"and those beside {CORES} processes of other work (*busy*).",
+        f"and those beside {CORES} processes of other work (*busy*). *One killed*: "
+        f"whether {WORKERS} processes of Dask, one of which is killed while it trains, give the bits of *one*.",
         "",
-        "| table | one | two | ratio | same bits | usual | busy | log loss, usual | busy | ratio |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| table | one | two | ratio | same bits | one killed | usual | busy | log loss | busy | ratio |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, of in found.items():
-        if not of.keys() - {*TRIALS}:
+        if not of.keys() - {PLAIN, TRIALS, TUNE_1, TUNE_2}:
             continue
-        one, two, usual, busy = (of.get(case) for case in (ONE, TWO, USUAL, BUSY))
-        same = one and two and one["probabilities"] == two["probabilities"]
+        one, two, killed, usual, busy = (of.get(case) for case in (ONE, TWO, KILLED, USUAL, BUSY))
         cells = [
             *(f"{row['seconds']:.1f}" if row else "" for row in (one, two)),
             f"{one['seconds'] / two['seconds']:.2f}x" if one and two else "",
-            ("yes" if same else "**no**") if one and two else "",
+            *(_same(one, other) for other in (two, killed)),
             *(f"{row['seconds']:.1f}" if row else "" for row in (usual, busy)),
             *(f"{row['log_loss']:.4f}" if row else "" for row in (usual, busy)),
             f"{busy['log_loss'] / usual['log_loss']:.4f}" if busy and usual else "",
@@ -162,6 +218,12 @@ def markdown(rows: Sequence[Row]) -> str:
         if row["failed"] is not None
     ]
     return "\n".join(lines)
+
+
+def _same(one: Row | None, other: Row | None) -> str:
+    if one is None or other is None:
+        return ""
+    return "yes" if one["probabilities"] == other["probabilities"] else "**no**"
 
 
 def _verdicts(found: dict[str, dict[str, Row]]) -> Iterator[str]:
@@ -182,16 +244,17 @@ def _verdicts(found: dict[str, dict[str, Row]]) -> Iterator[str]:
             f"{LEAST_SPEED_UP} wanted; {verdict(speed_up >= LEAST_SPEED_UP)}."
         )
         yield f"- Their probabilities are the same bits on {same} of {len(both)}; {verdict(same == len(both))}."
-    if both := [of for of in found.values() if {TRIALS_1, TRIALS_2} <= of.keys()]:
-        speed_up = sum(of[TRIALS_1]["seconds"] for of in both) / sum(of[TRIALS_2]["seconds"] for of in both)
-        same = sum(of[TRIALS_1]["probabilities"] == of[TRIALS_2]["probabilities"] for of in both)
+    if both := [of for of in found.values() if {TUNE_1, TUNE_2} <= of.keys()]:
+        speed_up = sum(of[TUNE_1]["seconds"] for of in both) / sum(of[TUNE_2]["seconds"] for of in both)
+        same = sum(of[TUNE_1]["probabilities"] == of[TUNE_2]["probabilities"] for of in both)
         yield (
-            f"- {SEEDS} trials of `{TRIED}` are {speed_up:.2f} times as fast with two workers as with one on the sum "
-            f"of {len(both)} tables, {LEAST_TRIALS_SPEED_UP} wanted; {verdict(speed_up >= LEAST_TRIALS_SPEED_UP)}. "
-            f"Their scores are the same bits on {same} of {len(both)}; {verdict(same == len(both))}."
+            f"- `tune --method {TRIED}` with twelve trials is {speed_up:.2f} times as fast with two workers as with "
+            f"one on the sum of {len(both)} tables, start and last training included, {LEAST_TUNE_SPEED_UP} wanted; "
+            f"{verdict(speed_up >= LEAST_TUNE_SPEED_UP)}. Its scores are the same bits on {same} of {len(both)}; "
+            f"{verdict(same == len(both))}."
         )
-    if both := [of for of in found.values() if {PLAIN, TRIALS_1} <= of.keys()]:
-        more = sum(of[TRIALS_1]["seconds"] for of in both) / sum(of[PLAIN]["seconds"] for of in both) - 1
+    if both := [of for of in found.values() if {PLAIN, TRIALS} <= of.keys()]:
+        more = sum(of[TRIALS]["seconds"] for of in both) / sum(of[PLAIN]["seconds"] for of in both) - 1
         yield (
             f"- One worker of joblib takes {100 * more:+.1f}% of the time of a plain loop more, at most "
             f"{100 * MOST_OVERHEAD:+.0f}% wanted; {verdict(more <= MOST_OVERHEAD)}."

@@ -22,7 +22,10 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_every_case_is_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys):
+QUICK = ["one", "two", "usual", "busy", "plain", "trials"]
+
+
+def test_cases_are_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys):
     fitted = []
 
     def quick(method, **settings):
@@ -34,19 +37,29 @@ def test_every_case_is_run_kept_and_shown(folder, tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(jobs, "TRIED", "standard")
     monkeypatch.setattr(jobs, "SEEDS", 2)
     ask = ["--json", str(tmp_path / "jobs.json"), "--data", str(folder), "--results", str(tmp_path / "R.md")]
+    ask += ["--cases", *QUICK]
     with joblib.parallel_config("threading"):
         jobs.main(ask)
     rows = json.loads((tmp_path / "jobs.json").read_text())["rows"]
-    assert [row["failed"] for row in rows] == [None] * 7
+    assert [row["failed"] for row in rows] == [None] * len(QUICK)
     assert fitted == [1, *[jobs.CORES] * 3]
     shown = capsys.readouterr().out
     assert "| tiny |" in shown
-    assert shown.count("same bits on 1 of 1; met") == 2
-    assert "2 trials of `standard` are" in shown
+    assert "same bits on 1 of 1; met" in shown
     assert "One worker of joblib takes" in shown
     assert (tmp_path / "R.md").read_text().startswith("# Processes")
     jobs.main(ask)
     assert len(fitted) == 4  # nothing is run twice
+
+
+@pytest.mark.slow
+def test_tune_is_run_as_a_command(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(jobs, "TRIED", "standard")
+    ask = ["--json", str(tmp_path / "jobs.json"), "--data", str(folder), "--cases", "tune-1", "tune-2"]
+    jobs.main(ask)
+    shown = capsys.readouterr().out
+    assert "`tune --method standard` with twelve trials is" in shown
+    assert "same bits on 1 of 1; met" in shown
 
 
 def test_other_work_ends():
@@ -66,9 +79,11 @@ def test_targets_that_are_missed_say_so():
         row("usual", 45.0, 0.5),
         row("busy", 60.0, 0.51),
     ]
-    missed += [row("plain", 10.0, 0.5), row("trials-1", 11.0, 0.5), row("trials-2", 7.0, 0.5, "b")]
+    missed += [row("plain", 10.0, 0.5), row("trials", 11.0, 0.5)]
+    missed += [row("tune-1", 11.0, 0.5), row("tune-2", 7.0, 0.5, "b")]
     assert jobs.markdown(missed).count("**missed**") == 7
     met = [row("one", 50.0, 0.5), row("two", 25.0, 0.5), row("usual", 25.0, 0.5), row("busy", 60.0, 0.501)]
-    met += [row("plain", 10.0, 0.5), row("trials-1", 10.2, 0.5), row("trials-2", 5.8, 0.5)]
+    met += [row("plain", 10.0, 0.5), row("trials", 10.2, 0.5)]
+    met += [row("tune-1", 10.2, 0.5), row("tune-2", 5.8, 0.5)]
     assert "**missed**" not in jobs.markdown(met)
     assert "failed: `no`" in jobs.markdown([row("one", 1.0, 1.0) | {"failed": "no"}])
