@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import warnings
 
@@ -124,3 +126,25 @@ def test_one_thread_for_several_calls_at_a_time():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_call_that_imports_torch_late_has_one_thread(tmp_path):
+    """Torch is not imported for calls that need none of it."""
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import os, sys\n"
+        "def threads(late):\n"
+        "    if late:\n"
+        "        import torch\n"
+        "        return torch.get_num_threads()\n"
+        "    return 'torch' in sys.modules\n"
+        "if __name__ == '__main__':\n"
+        "    from selfcal._support.jobs import run_calls\n"
+        "    print(list(run_calls(threads, [(0,), (0,), (1,)])), os.environ.get('OMP_NUM_THREADS'))\n"
+        "    print(list(run_calls(threads, [(0,), (0,)], n_jobs=2)), 'torch' in sys.modules)\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    ran = subprocess.run(
+        [sys.executable, script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.splitlines() == ["[False, False, 1] 2", "[False, False] True"]

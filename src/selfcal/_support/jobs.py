@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import platform
+import sys
 import threading
 import time
 import warnings
@@ -19,7 +20,6 @@ from multiprocessing.util import Finalize
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 from cloudpickle import CloudPickler
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky import reusable_executor
@@ -160,8 +160,7 @@ class _Threads:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.calls = 0
-        self.before = 0
-        self.limits: Any = None
+        self.restore: Callable[[], None] = lambda: None
 
 
 _THREADS = _Threads()
@@ -174,10 +173,9 @@ def one_thread() -> Iterator[None]:
     The numbers are those of a process: the last one of several calls at the same time restores them.
     """
     with _THREADS.lock:
-        before, limits = torch.get_num_threads(), threadpool_limits(1)
-        torch.set_num_threads(1)
+        restore = _limited_threads()
         if not _THREADS.calls:
-            _THREADS.before, _THREADS.limits = before, limits
+            _THREADS.restore = restore
         _THREADS.calls += 1
     try:
         yield
@@ -185,8 +183,29 @@ def one_thread() -> Iterator[None]:
         with _THREADS.lock:
             _THREADS.calls -= 1
             if not _THREADS.calls:
-                _THREADS.limits.restore_original_limits()
-                torch.set_num_threads(_THREADS.before)
+                _THREADS.restore()
+
+
+def _limited_threads() -> Callable[[], None]:
+    """Set the number of threads to one; returns what restores it."""
+    torch, in_environment = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS")
+    n_threads = torch and torch.get_num_threads()  # before they are limited, since it counts those of OpenMP
+    limits = threadpool_limits(1)
+    if torch:
+        torch.set_num_threads(1)
+    else:  # importing it takes seconds; a call that does so gets as many threads as the environment says
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+    def restore() -> None:
+        limits.restore_original_limits()
+        if torch:
+            torch.set_num_threads(n_threads)
+        elif in_environment is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = in_environment
+
+    return restore
 
 
 class _Call(NamedTuple):

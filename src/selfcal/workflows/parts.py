@@ -314,7 +314,7 @@ def _merged(
 def _results(calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any] | str]:
     if min(jobs, len(calls)) <= 1:
         return (part_sums(*call) for call in calls)
-    from selfcal._support.jobs import run_calls  # imports torch
+    from selfcal._support.jobs import run_calls  # joblib takes a while to import
 
     return run_calls(part_sums, calls, n_jobs=min(jobs, len(calls)))
 
