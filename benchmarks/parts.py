@@ -3,9 +3,10 @@
     python -m benchmarks.parts --rows 1e6 1e7 1e8 --json runs/parts.json --results benchmarks/RESULTS.md
 
 Each size is written as 50 files of ten float32 probabilities and a label, into a folder that is removed afterwards
-(4 GB for 1e8 rows), and evaluated by `selfcal evaluate --jobs 2` three times: undisturbed, killed after half of the
-files, and resumed. The time of 1e9 rows is extrapolated from all sizes. The speed of one process is compared with
-that of polars reading the same columns; both take turns, in processor time, which other work changes little.
+(4 GB for 1e8 rows), and evaluated by `selfcal evaluate` four times: by one process, by two, by two that are killed
+after half of the files, and resumed. The time of 1e9 rows is extrapolated from all sizes. The speed of one process
+is compared with that of polars reading the same columns; both take turns, in processor time, which other work changes
+little.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from selfcal.workflows.parts import evaluate_parts
 TITLE = "Predictions in many files"
 FILES, CLASSES, JOBS = 50, 10, 2
 BILLION = 1e9
-LEAST_SPEED, MOST_MEGABYTES = 0.6, 500.0
+LEAST_SPEED, LEAST_SPEED_UP, MOST_MEGABYTES = 0.6, 1.7, 500.0
 BLOCK = 500_000
 """Rows that are drawn at a time."""
 
@@ -83,9 +84,10 @@ def speed(paths: Sequence[Path], repeats: int) -> Row:
 
 
 def whole_runs(folder: Path, rows: int) -> Row:
-    """Evaluate all files three times: undisturbed, killed after half of them, and resumed."""
-    undisturbed, seconds, megabytes = _run(folder, folder / "sums-1")
-    sums = folder / "sums-2"
+    """Evaluate all files four times: by one process, by several, killed after half of them, and resumed."""
+    alone, seconds_alone, _ = _run(folder, folder / "sums-1", jobs=1)
+    undisturbed, seconds, megabytes = _run(folder, folder / "sums-2")
+    sums = folder / "sums-3"
     started = time.perf_counter()
     with _started(folder, sums) as process:
         while len(_finished(sums)) < FILES // 2 and process.poll() is None:
@@ -93,10 +95,12 @@ def whole_runs(folder: Path, rows: int) -> Row:
     killed_after, kept = time.perf_counter() - started, len(_finished(sums))
     resumed, resumed_seconds, _ = _run(folder, sums)
     reused = resumed.pop("files")["reused"]
-    undisturbed.pop("files")
+    for found in (alone, undisturbed):
+        found.pop("files")
     return {
         "case": "whole",
         "rows": rows,
+        "seconds_of_one": seconds_alone,
         "seconds": seconds,
         "rows_per_second": rows / seconds,
         "megabytes_per_process": megabytes,
@@ -104,16 +108,16 @@ def whole_runs(folder: Path, rows: int) -> Row:
         "files_kept": kept,
         "files_reused": reused,
         "resumed_seconds": resumed_seconds,
-        "same_numbers": resumed == undisturbed,
+        "same_numbers": resumed == undisturbed == alone,
         "accuracy": undisturbed["methods"][0]["accuracy"],
         "ece": undisturbed["methods"][0]["ece"],
     }
 
 
-def _run(folder: Path, sums: Path) -> tuple[Row, float, float]:
+def _run(folder: Path, sums: Path, jobs: int = JOBS) -> tuple[Row, float, float]:
     """The result of the command, its seconds, and the peak memory of the largest process in megabytes."""
     started, peak = time.perf_counter(), 0.0
-    with tempfile.TemporaryFile("w+") as output, _started(folder, sums, output) as process:
+    with tempfile.TemporaryFile("w+") as output, _started(folder, sums, output, jobs) as process:
         while process.poll() is None:
             peak = max([peak, *(_peak(pid) for pid in _family(process.pid))])
             time.sleep(0.05)
@@ -125,9 +129,11 @@ def _run(folder: Path, sums: Path) -> tuple[Row, float, float]:
 
 
 @contextmanager
-def _started(folder: Path, sums: Path, output: Any = subprocess.DEVNULL) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    folder: Path, sums: Path, output: Any = subprocess.DEVNULL, jobs: int = JOBS
+) -> Iterator[subprocess.Popen[bytes]]:
     """A context with the command, which is killed at its end, with its workers, if it still runs."""
-    words = ["evaluate", str(folder / "part-*.parquet"), "--target", "y", "--jobs", str(JOBS)]
+    words = ["evaluate", str(folder / "part-*.parquet"), "--target", "y", "--jobs", str(jobs)]
     process = subprocess.Popen(
         [sys.executable, "-m", "selfcal", *words, "--sums", str(sums), "--json"],
         stdout=output,
@@ -184,12 +190,13 @@ def markdown(rows: Sequence[Row]) -> str:
     lines = [
         f"`selfcal evaluate --jobs {JOBS}` on {FILES} Parquet files of {CLASSES} float32 columns and a label.",
         "",
-        "| rows | seconds | rows/s | MB per process | killed after | files kept | resumed, seconds | same numbers |",
-        "|---|---|---|---|---|---|---|---|",
+        "| rows | one | two | ratio | rows/s | MB per process | killed after | files kept | resumed | same numbers |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         *(
-            f"| {row['rows']:.0e} | {row['seconds']:.1f} | {row['rows_per_second']:,.0f} | "
+            f"| {row['rows']:.0e} | {row['seconds_of_one']:.1f} s | {row['seconds']:.1f} s | "
+            f"{row['seconds_of_one'] / row['seconds']:.2f}x | {row['rows_per_second']:,.0f} | "
             f"{row['megabytes_per_process']:.0f} | {row['killed_after_seconds']:.1f} s | {row['files_reused']} | "
-            f"{row['resumed_seconds']:.1f} | {'yes' if row['same_numbers'] else '**no**'} |"
+            f"{row['resumed_seconds']:.1f} s | {'yes' if row['same_numbers'] else '**no**'} |"
             for row in whole
         ),
         "",
@@ -201,9 +208,13 @@ def markdown(rows: Sequence[Row]) -> str:
             f"{_verdict(row['ratio'] >= LEAST_SPEED)}."
         )
     if whole:
+        last = whole[-1]
+        speed_up = last["seconds_of_one"] / last["seconds"]
         most = max(row["megabytes_per_process"] for row in whole)
         seconds, slope = extrapolated(whole)
         lines += [
+            f"- {JOBS} processes are {speed_up:.2f} times as fast as one on {last['rows']:.0e} rows, "
+            f"{LEAST_SPEED_UP} wanted; {_verdict(speed_up >= LEAST_SPEED_UP)}.",
             f"- Peak memory of a process: {most:.0f} MB, less than {MOST_MEGABYTES:.0f} MB wanted; "
             f"{_verdict(most < MOST_MEGABYTES)}.",
             f"- Extrapolated to 1e9 rows: {seconds / 60:.1f} minutes; slope {slope:.2f} between the largest sizes.",
