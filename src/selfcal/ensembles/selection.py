@@ -48,7 +48,7 @@ def select(
     candidate alone.
 
     Args:
-        trainers: One for each candidate, the most useful first: if time runs out, the last ones are not trained. At
+        trainers: One for each candidate, the most useful first: if time is short, the last ones are not trained. At
             least one member of the first is, whatever the budget.
         n_members: Number of members of a fully trained candidate.
         y: The label codes of all rows.
@@ -72,6 +72,8 @@ def select(
             quick.append(state)
     slow = [state for state in states if state not in quick]
     rungs = _rungs(first) if slow else []
+    if enough:
+        quick = _longest_first(quick, first)
     work.train(quick, first, later=_expected(slow, rungs), guaranteed=SLACK)
     for place, members in enumerate(rungs):
         work.train(slow, members, later=_expected(_kept(slow), rungs[place + 1 :]))
@@ -146,6 +148,8 @@ class _Work:
 
     def train_in_time(self, states: Sequence[State], members: Sequence[int]) -> None:
         """Train members of those candidates that can be expected to end in time, and use those that do."""
+        if self.has_time_for(states, members, SAFE):
+            states = _longest_first(states, members)
 
         def calls() -> Iterator[_Call]:
             for state in states:
@@ -248,6 +252,11 @@ def _slices(n_members: int, rounds: int) -> list[slice]:
     """Equal parts of the members."""
     size = n_members // rounds
     return [slice(start, start + size) for start in range(0, n_members, size)]
+
+
+def _longest_first(states: Sequence[State], members: Sequence[int]) -> list[State]:
+    """In the order that keeps several processes busy until the end."""
+    return sorted(states, key=lambda state: -state.expected_seconds(members))
 
 
 def _rungs(members: Sequence[int]) -> list[Sequence[int]]:
