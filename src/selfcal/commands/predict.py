@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ROWS, NUMBERS = 65_536, 2**24
 """The most rows, and numbers, that are in memory at a time."""
 
+NOVEL = ("mark", "abstain", "off")
+"""What can be done with rows unlike the training data."""
+
 
 @grouped
 def predict(
@@ -63,6 +66,14 @@ def predict(
             help="Add the set of classes that contains the true one for this fraction of new rows, e.g. 0.95."
         ),
     ] = None,
+    novel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mark|abstain|off",
+            help="Rows unlike the training data: mark them in the column novel, abstain on them as well, or off. "
+            "Default: mark, if the model can tell.",
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Columns of the data to copy, separated by commas. The target is always copied."),
@@ -79,8 +90,9 @@ def predict(
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, the column abstain is true for rows on which the model abstains; with --sets, the column
-    prediction_set is a list of classes, such as ["benign", "malignant"]. Several files, a folder or a pattern give a
+    The column novel is true for rows unlike the training data. With --max-risk or --novel abstain, the column abstain
+    is true for rows on which the model abstains; with --sets, the column prediction_set is a list of classes, such as
+    ["benign", "malignant"]. Several files, a folder or a pattern give a
     folder with one file for each; --resume continues after an interruption.
 
     Try:
@@ -89,8 +101,11 @@ def predict(
 
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
 
+      selfcal predict patients-model new.csv --out predictions.csv --novel abstain
+
       selfcal predict patients-model 'in-*.parquet' --out predictions --jobs 4
     """
+    from selfcal._support.checks import one_of
     from selfcal.reporting._names import counted
     from selfcal.storage.files import model_files
     from selfcal.tabular.io import check_source, write_batches
@@ -102,6 +117,8 @@ def predict(
         raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
     if sets is not None and not 0 < sets < 1:
         raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
+    if novel is not None:
+        one_of("--novel", novel, NOVEL)
     reading = text.reading()
     kept = [] if keep is None else words("--keep", keep)
     files = model_files(model)
@@ -117,6 +134,7 @@ def predict(
             jobs=jobs,
             max_risk=max_risk,
             sets=sets,
+            novel=novel,
             kept=kept,
             excel_safe=excel_safe,
             reading=reading,
@@ -133,9 +151,9 @@ def predict(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept)
+    answering = Answering(loaded, kept, novel=checked_novel(loaded, novel))
     if max_risk is not None:
-        answering.threshold, promise = _noted_threshold(loaded, max_risk)
+        answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
     if sets is not None:
         answering.conformal, set_guarantee = _noted_sets(loaded, sets)
     garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
@@ -148,27 +166,48 @@ def predict(
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
+    if answering.abstains:
+        result["abstained"] = answering.abstained
     if max_risk is not None:
-        result |= {"abstained": answering.abstained, **promise}
+        result |= promise
+    result |= answering.novelty()
     if answering.conformal is not None:
         result |= {"mean_set_size": answering.mean_set_size, "set_guarantee": set_guarantee}
     if as_json:
         print_json(result)
     elif out != "-":
-        say(f"{counted(rows, 'row')}{_summary(answering, max_risk)}: {out}")
+        say(f"{counted(rows, 'row')}{_summary(answering)}: {out}")
 
 
-def _summary(answering: Answering, max_risk: float | None) -> str:
+def _summary(answering: Answering) -> str:
     """What was found besides the number of rows."""
-    withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
+    withheld = f", abstained on {answering.abstained:,} of them" if answering.abstains else ""
+    found = answering.novelty()
+    strange = ""
+    if found:
+        strange = ", {novel:,} unlike the training data (at most {novel_expected:,.1f} expected)".format(**found)
     size = answering.mean_set_size
-    return withheld + ("" if size is None else f", sets of {size:.2f} classes on average")
+    return withheld + strange + ("" if size is None else f", sets of {size:.2f} classes on average")
 
 
-def _noted_threshold(model: TableModel, max_risk: float) -> tuple[float, dict[str, Any]]:
+def checked_novel(model: TableModel, novel: str | None) -> str:
+    """What to do with rows unlike the training data; by default to mark them, if the model can tell."""
+    if model.detector is not None:
+        return novel or "mark"
+    if novel in ("mark", "abstain"):
+        raise ConfigError(
+            f"--novel {novel} needs a novelty score; this model has none: it was fitted with --novelty 0, with --refit, "
+            "on few rows or many columns, or by an earlier version. Fit it again, or leave --novel out."
+        )
+    return "off"
+
+
+def _noted_threshold(model: TableModel, max_risk: float, novel: str) -> tuple[float, dict[str, Any]]:
     """The threshold on the confidence and, once it is printed, what it guarantees."""
     threshold, guarantee = model.threshold(max_risk)
     text = _in_options(guarantee.text, "Pass a higher --max-risk, or fit the model on more rows.")
+    if novel == "abstain":
+        text += " This includes the answers that --novel abstain withholds as well."
     note(text)
     return threshold, {"guarantee": text, "threshold_holds": guarantee.holds}
 
@@ -203,6 +242,7 @@ def _predict_several(
     jobs: int,
     max_risk: float | None,
     sets: float | None,
+    novel: str | None,
     kept: list[str],
     excel_safe: bool,
     reading: dict[str, Any],
@@ -222,27 +262,36 @@ def _predict_several(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept)
+    answering = Answering(loaded, kept, novel=checked_novel(loaded, novel))
     result: dict[str, Any] = {}
     if max_risk is not None:
-        answering.threshold, promise = _noted_threshold(loaded, max_risk)
+        answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
         result |= promise
     if sets is not None:
         answering.conformal, result["set_guarantee"] = _noted_sets(loaded, sets)
     options = several_files.PartOptions(
-        str(model), tuple(kept), answering.threshold, sets, excel_safe, reading, _batch_rows(loaded)
+        str(model),
+        tuple(kept),
+        answering.threshold,
+        sets,
+        answering.novel,
+        excel_safe,
+        reading,
+        _batch_rows(loaded),
     )
     found = several_files.predict_parts(
         todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
     )
     answering.unseen, answering.extra = Counter(found.unseen), found.extra
     answering.abstained, answering.rows, answering.in_sets = found.abstained, found.rows, found.in_sets
+    answering.marked = found.marked
     note(*answering.notes())
     finished = len(paths) - len(todo)
     if finished:
         note(f"{finished} of {len(paths)} files were finished before.")
-    if max_risk is not None:
+    if answering.abstains:
         result["abstained"] = found.abstained
+    result |= answering.novelty()
     if sets is not None:
         result["mean_set_size"] = answering.mean_set_size
     if as_json:
@@ -252,7 +301,7 @@ def _predict_several(
         )
         return
     rows = counted(found.rows, "row")
-    say(f"{counted(len(todo), 'file')}, {rows}{_summary(answering, max_risk)}: {folder}")
+    say(f"{counted(len(todo), 'file')}, {rows}{_summary(answering)}: {folder}")
 
 
 @contextmanager
@@ -271,11 +320,11 @@ def _one_thread() -> Iterator[None]:
 class Answering:
     """Predicts a table part by part, and collects the notes to print at the end."""
 
-    def __init__(self, model: TableModel, keep: list[str]) -> None:
-        self.model, self.keep = model, keep
+    def __init__(self, model: TableModel, keep: list[str], *, novel: str = "off") -> None:
+        self.model, self.keep, self.novel = model, keep, novel
         self.threshold: float | None = None
         self.conformal: ConformalClassifier | None = None
-        self.abstained = self.rows = self.in_sets = 0
+        self.abstained = self.rows = self.in_sets = self.marked = 0
         self.unseen: Counter[str] = Counter()
         self.extra: tuple[str, ...] = ()
 
@@ -289,7 +338,22 @@ class Answering:
             self.unseen.update(said.unseen)
             self.extra = said.extra
             yield self._columns(part, said)
+            self.rows += part.height
             start += part.height
+
+    @property
+    def abstains(self) -> bool:
+        """Whether there is a column `abstain`."""
+        return self.threshold is not None or self.novel == "abstain"
+
+    def novelty(self) -> dict[str, Any]:
+        """The number of marked rows, and that expected among rows like the training rows; empty if none are."""
+        if self.novel == "off":
+            return {}
+        detector = self.model.detector
+        assert detector is not None, "only a model that can tell marks rows"
+        expected = round(detector.false_alarms * self.rows, 6)
+        return {"novel": self.marked, "novel_expected": expected, "novel_guarantee": detector.guarantee_}
 
     @property
     def mean_set_size(self) -> float | None:
@@ -317,13 +381,21 @@ class Answering:
                 f"prob_{name}": pl.Series(said.probs[:, code]) for code, name in enumerate(self.model.classes)
             },
         }
+        abstain = np.zeros(part.height, dtype=bool)
+        if self.novel != "off":
+            assert said.novel is not None, "only a model that can tell marks rows"
+            self.marked += int(said.novel.sum())
+            columns["novel"] = pl.Series(said.novel)
+        if self.novel == "abstain":
+            abstain |= columns["novel"].to_numpy()
         if self.threshold is not None:
-            abstain = said.confidence < self.threshold
+            abstain |= said.confidence < self.threshold
+        if self.abstains:
             self.abstained += int(abstain.sum())
             columns["abstain"] = pl.Series(abstain)
         if self.conformal is not None:
             sets = self.conformal.predict_set(said.probs) if part.height else np.empty((0, 0), dtype=bool)
-            self.rows, self.in_sets = self.rows + part.height, self.in_sets + int(sets.sum())
+            self.in_sets += int(sets.sum())
             columns[SET_COLUMN] = set_column(sets, self.model.classes)
         kept = [column_named(part, name) for name in self.keep]
         target = self.model.schema.target
