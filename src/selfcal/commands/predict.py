@@ -105,7 +105,6 @@ def predict(
 
       selfcal predict patients-model 'in-*.parquet' --out predictions --jobs 4
     """
-    from selfcal._support.checks import one_of
     from selfcal.reporting._names import counted
     from selfcal.storage.files import model_files
     from selfcal.tabular.io import check_source, write_batches
@@ -113,12 +112,7 @@ def predict(
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
-    if max_risk is not None and not 0 < max_risk < 1:
-        raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
-    if sets is not None and not 0 < sets < 1:
-        raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
-    if novel is not None:
-        one_of("--novel", novel, NOVEL)
+    _check_wishes(max_risk, sets, novel)
     reading = text.reading()
     kept = [] if keep is None else words("--keep", keep)
     files = model_files(model)
@@ -151,7 +145,7 @@ def predict(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept, novel=checked_novel(loaded, novel))
+    answering = Answering(loaded, kept, novel=_checked_novel(loaded, novel))
     if max_risk is not None:
         answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
     if sets is not None:
@@ -166,38 +160,49 @@ def predict(
         rows = write_batches(answering.answers(parts), out, excel_safe=excel_safe)
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
-    if answering.abstains:
-        result["abstained"] = answering.abstained
     if max_risk is not None:
         result |= promise
-    result |= answering.novelty()
-    if answering.conformal is not None:
-        result |= {"mean_set_size": answering.mean_set_size, "set_guarantee": set_guarantee}
+    if sets is not None:
+        result["set_guarantee"] = set_guarantee
+    result |= answering.found()
     if as_json:
         print_json(result)
     elif out != "-":
         say(f"{counted(rows, 'row')}{_summary(answering)}: {out}")
 
 
+def _check_wishes(max_risk: float | None, sets: float | None, novel: str | None) -> None:
+    """Refuse values that no model could fulfil."""
+    from selfcal._support.checks import one_of
+
+    if max_risk is not None and not 0 < max_risk < 1:
+        raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
+    if sets is not None and not 0 < sets < 1:
+        raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
+    if novel is not None:
+        one_of("--novel", novel, NOVEL)
+
+
 def _summary(answering: Answering) -> str:
     """What was found besides the number of rows."""
-    withheld = f", abstained on {answering.abstained:,} of them" if answering.abstains else ""
-    found = answering.novelty()
-    strange = ""
-    if found:
-        strange = ", {novel:,} unlike the training data (at most {novel_expected:,.1f} expected)".format(**found)
+    found = answering.found()
+    text = f", abstained on {answering.abstained:,} of them" if answering.abstains else ""
+    if "novel" in found:
+        text += (
+            f", {found['novel']:,} unlike the training data (up to {found['novel_expected']:,.1f} expected)"
+        )
     size = answering.mean_set_size
-    return withheld + strange + ("" if size is None else f", sets of {size:.2f} classes on average")
+    return text + ("" if size is None else f", sets of {size:.2f} classes on average")
 
 
-def checked_novel(model: TableModel, novel: str | None) -> str:
+def _checked_novel(model: TableModel, novel: str | None) -> str:
     """What to do with rows unlike the training data; by default to mark them, if the model can tell."""
     if model.detector is not None:
         return novel or "mark"
     if novel in ("mark", "abstain"):
         raise ConfigError(
-            f"--novel {novel} needs a novelty score; this model has none: it was fitted with --novelty 0, with --refit, "
-            "on few rows or many columns, or by an earlier version. Fit it again, or leave --novel out."
+            f"--novel {novel} needs a novelty score; this model has none: it was fitted with --novelty 0, with "
+            "--refit, on few rows or many columns, or by an earlier version. Fit it again, or leave --novel out."
         )
     return "off"
 
@@ -262,7 +267,7 @@ def _predict_several(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept, novel=checked_novel(loaded, novel))
+    answering = Answering(loaded, kept, novel=_checked_novel(loaded, novel))
     result: dict[str, Any] = {}
     if max_risk is not None:
         answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
@@ -289,11 +294,7 @@ def _predict_several(
     finished = len(paths) - len(todo)
     if finished:
         note(f"{finished} of {len(paths)} files were finished before.")
-    if answering.abstains:
-        result["abstained"] = found.abstained
-    result |= answering.novelty()
-    if sets is not None:
-        result["mean_set_size"] = answering.mean_set_size
+    result |= answering.found()
     if as_json:
         files = {"found": len(paths), "finished_before": finished}
         print_json(
@@ -346,14 +347,21 @@ class Answering:
         """Whether there is a column `abstain`."""
         return self.threshold is not None or self.novel == "abstain"
 
-    def novelty(self) -> dict[str, Any]:
-        """The number of marked rows, and that expected among rows like the training rows; empty if none are."""
-        if self.novel == "off":
-            return {}
-        detector = self.model.detector
-        assert detector is not None, "only a model that can tell marks rows"
-        expected = round(detector.false_alarms * self.rows, 6)
-        return {"novel": self.marked, "novel_expected": expected, "novel_guarantee": detector.guarantee_}
+    def found(self) -> dict[str, Any]:
+        """What was counted, of what was asked for; with the marks expected among rows like the training rows."""
+        counts: dict[str, Any] = {"abstained": self.abstained} if self.abstains else {}
+        if self.novel != "off":
+            detector = self.model.detector
+            assert detector is not None, "only a model that can tell marks rows"
+            expected = round(detector.false_alarms * self.rows, 6)
+            counts |= {
+                "novel": self.marked,
+                "novel_expected": expected,
+                "novel_guarantee": detector.guarantee_,
+            }
+        if self.conformal is not None:
+            counts["mean_set_size"] = self.mean_set_size
+        return counts
 
     @property
     def mean_set_size(self) -> float | None:

@@ -139,7 +139,9 @@ def permutation_importance(
     return Importance(tuple(found), n_rows, len(values), repeats, seed, f"{text}.")
 
 
-def blocks_of(columns: Mapping[str, Sequence[int]] | Sequence[str] | None, width: int) -> dict[str, list[int]]:
+def blocks_of(
+    columns: Mapping[str, Sequence[int]] | Sequence[str] | None, width: int
+) -> dict[str, list[int]]:
     """The features of each column, by a name that is fit to print."""
     if isinstance(columns, Mapping):
         positions = [list(places) for places in columns.values()]

@@ -70,8 +70,8 @@ def strange_columns(
 ) -> tuple[int, tuple[StrangeColumn, ...]]:
     """Which columns make rows strange: those whose value alone, replaced by that of another row, removes the mark.
 
-    Each column of a marked row in turn is given the values of several rows that are not marked. A row may have no such
-    column, if several are strange at once or only together.
+    Each column of a marked row in turn is given the values of several rows that are not marked. A row may have no
+    such column, if several are strange at once or only together.
 
     Args:
         is_novel: Whether rows of features are marked.

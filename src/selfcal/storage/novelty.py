@@ -55,7 +55,9 @@ def restored_novelty(stored: dict[str, Any], arrays: Tensors, n_features: int) -
     """The reverse of `novelty_parts`; a score that fails on an ordinary row is better refused now than later."""
     name = field(stored, "name", str)
     if name not in _kinds():
-        raise ModelFormatError(f"A novelty score must be one of {', '.join(_kinds())}; got {shorten(name)!r}.")
+        raise ModelFormatError(
+            f"A novelty score must be one of {', '.join(_kinds())}; got {shorten(name)!r}."
+        )
     held_out = arrays.get(HELD_OUT)
     if held_out is None or held_out.ndim != 1 or not len(held_out) or np.isnan(held_out).any():
         raise ModelFormatError(f"novelty.{HELD_OUT} must have one score for each held-out row.")

@@ -182,8 +182,7 @@ class TableModel:
         second = self._prepared_refit(rows) if self.refit else None  # its errors come before training, too
         if second is None:
             self._train(first)
-            found = self._learn_novelty(rows)
-            judged, about = self._judge(rows), self._questions(rows, by) | {"novelty": found}
+            judged, about = self._judge(rows), self._questions(rows, by)
         else:
             with progress_bar("Training", 2, self.classifier.verbose, ends_early=True) as advance:
                 advance(0, "1 of 2")
@@ -338,7 +337,7 @@ class TableModel:
         return novelty_on_held_out(self.classifier, rows, seed=self.seed)
 
     def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
-        """The groups of the held-out rows, and which columns matter for them."""
+        """The groups of the held-out rows, which columns matter for them, and which of them are strange."""
         held_out = rows.table[rows.parts.held_out]
         kinds = {column.name: column for column in self.schema.used}
         groups = {name: group_values(held_out[name], kinds.get(name)) for name in by}
@@ -349,7 +348,7 @@ class TableModel:
             columns=self.preprocessor.columns,
             seed=self.seed,
         )
-        return {"groups": groups, "importance": importance}
+        return {"groups": groups, "importance": importance, "novelty": self._learn_novelty(rows)}
 
     def _prepared_refit(self, rows: TrainingRows) -> Fit:
         """The fit on all rows: a preprocessor and a classifier of its own, with the same settings."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from selfcal._support.splits import split_groups
 from selfcal.conformal.guarantee import rows_for_coverage
 from selfcal.conformal.novelty import NoveltyDetector
