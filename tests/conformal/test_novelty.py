@@ -51,3 +51,25 @@ def test_mistakes_are_explained():
         NoveltyDetector(MODEL, Entropy(), false_alarms=5).fit(X)
     with pytest.raises(ConfigError, match="KNearestNeighbors"):
         NoveltyDetector(MODEL, "entropy").fit(X)
+
+
+def test_without_a_classifier_the_input_is_that_of_the_score():
+    score = KNearestNeighbors().fit(X[:500], y[:500])
+    alone, asked = (NoveltyDetector(model, score).fit(X[500:]) for model in (None, MODEL))
+    assert alone.threshold_ == asked.threshold_
+    new = 2 * X
+    np.testing.assert_array_equal(alone.is_novel(new), asked.is_novel(new))
+
+
+def test_rows_too_far_away_for_a_distance_are_flagged():
+    detector = NoveltyDetector(None, Mahalanobis().fit(X[:500], y[:500])).fit(X[500:])
+    far = np.array([[1e200, -1e200], [1e308, 1e308]])
+    assert detector.is_novel(far).all()
+    assert (detector.p_value(far) == 1 / 501).all()
+
+
+def test_the_state_makes_the_same_detector():
+    detector = NoveltyDetector(None, Mahalanobis().fit(X[:500], y[:500]), false_alarms=0.1).fit(X[500:])
+    again = NoveltyDetector.from_state(detector.state)
+    assert (again.threshold_, again.guarantee_) == (detector.threshold_, detector.guarantee_)
+    np.testing.assert_array_equal(again.p_value(2 * X), detector.p_value(2 * X))
