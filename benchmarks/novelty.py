@@ -42,7 +42,7 @@ Foreign rows are of these kinds:
 
 - *another table*: rows of another real table under these columns, numbers under numbers, categories under categories;
 - *columns moved*: rows of the same table, each value in the next column of its kind, as with a wrong header;
-- *wrong unit*: rows of the same table, one number of each multiplied by ten;
+- *wrong unit*: rows of the same table, one number of each, which is not zero, multiplied by ten;
 - *left-out class*: rows of a class that the model was not fitted on, another one for each seed;
 - *independent*: each value is that of a random row, so that only the dependence between columns is foreign."""
 TARGET, RATE, FOREIGN = "target", 0.05, 0.05
@@ -97,8 +97,9 @@ class Foreign:
         )
 
     def wrong_unit(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """One number of each row, in a column drawn at random, ten times as large."""
-        chosen = self.rng.integers(len(self.names[0]), size=rows.height)
+        """One number of each row, in a column drawn at random of those that are not zero, ten times as large."""
+        changeable = rows.select(pl.col(self.names[0]).cast(pl.Float64).fill_null(0) != 0).to_numpy()
+        chosen = (self.rng.random(changeable.shape) * changeable).argmax(axis=1)
         return rows.with_columns(
             rows[name].cast(pl.Float64) * np.where(chosen == place, 10.0, 1.0)
             for place, name in enumerate(self.names[0])

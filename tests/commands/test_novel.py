@@ -30,8 +30,14 @@ def test_marks_are_those_of_the_model_and_counted(shelf, mixed, tmp_path):
         said["novel_guarantee"] == "A row like the 32 held-out rows is flagged with probability at most 5%."
     )
     assert "abstained" not in said
+    assert said["novel_p_value"] > 1e-3  # 32 held-out rows leave the rate open
+    assert not any("than chance" in text for text in said["notes"])
+    people(200, seed=5).with_columns(pl.col("size") + 50).write_csv(mixed)
+    said = as_json("predict", shelf / "people-model", mixed, "--out", tmp_path / "q.csv")
+    assert said["novel_p_value"] < 1e-3
+    assert "More rows than chance would make are unlike the training data" in said["notes"][-1]
     words = succeed("predict", shelf / "people-model", mixed, "--out", out, "--force").stdout
-    assert f"200 rows, {marked.sum()} unlike the training data (up to 10.0 expected): " in words
+    assert "200 rows, 200 unlike the training data (up to 10.0 expected): " in words
 
 
 def test_parts_of_a_table_have_the_same_marks(shelf, mixed, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from selfcal._support.files import remove_leftovers, write_atomically
 from selfcal._support.locks import locked
 from selfcal._support.progress import progress_bar
+from selfcal.commands._answering import Answering
 from selfcal.errors import ConfigError, DataError, PromiseWarning
 from selfcal.tabular.io import read_batches, write_batches
 
@@ -130,8 +131,6 @@ def predict_parts(
 
 def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
     """Predict one file; the output appears whole or not at all."""
-    from selfcal.commands.predict import Answering
-
     answering = Answering(_model(options.model), list(options.keep), novel=options.novel)
     answering.threshold = options.threshold
     if options.sets is not None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -89,6 +90,27 @@ class NoveltyDetector(BaseEstimator):
         below = np.searchsorted(self.held_out_, self._strangeness(X), side="left")
         return (n - below + 1) / (n + 1)
 
+    def p_value_of_many(self, n_flagged: int, n_rows: int) -> float:
+        """The probability of at least so many flagged rows among rows from the distribution of the held-out ones.
+
+        A small one tells that a table as a whole differs from them. With the threshold at rank j from the top of n
+        held-out rows, it is the probability that the `n_flagged` + j - 1 strangest of all rows have fewer than j
+        held-out ones: a sum of the hypergeometric distribution.
+
+        Example:
+            >>> from selfcal.uncertainty import KNearestNeighbors
+            >>> score = KNearestNeighbors().fit([[-1.0], [1.0]], [0, 1])
+            >>> detector = NoveltyDetector(None, score).fit(np.linspace(-2, 2, 99)[:, None])
+            >>> detector.p_value_of_many(5, 100) > 0.4, detector.p_value_of_many(20, 100) < 1e-3
+            (True, True)
+        """
+        check_is_fitted(self)
+        n = len(self.held_out_)
+        from_top = n + 1 - self._rank
+        if not n_flagged or from_top < 1:
+            return 1.0
+        return float(hypergeom.cdf(from_top - 1, n + n_rows, n, n_flagged + from_top - 1))
+
     @property
     def state(self) -> NoveltyState:
         """The fitted state, for storage."""
@@ -110,7 +132,7 @@ class NoveltyDetector(BaseEstimator):
         self.held_out_ = held_out
         n = len(held_out)
         usual = float(f"{1 - self.false_alarms:.12g}")  # 0.99, and not 0.98999...
-        rank = rank_for_coverage(usual, n)
+        rank = self._rank = rank_for_coverage(usual, n)
         self.threshold_ = float(held_out[rank - 1]) if rank <= n else math.inf
         if rank <= n:
             rate = percent(self.false_alarms)
