@@ -45,6 +45,16 @@ def flsd() -> Recipe:
     return with_loss(losses.flsd)
 
 
+def dual_focal(*, gamma: float = 5.0) -> Recipe:
+    """Focal loss that also asks for a distance between the label and the next class."""
+    return with_loss(losses.dual_focal, gamma=gamma)
+
+
+def bsce_gra(*, gamma: float = 2.0) -> Recipe:
+    """Gradients of cross-entropy scaled by the distance between prediction and label, to the power γ."""
+    return with_loss(losses.bsce_gra, gamma=gamma)
+
+
 def label_smoothing(*, smoothing: float = 0.05) -> Recipe:
     """A fraction of each label is spread over all classes."""
     return with_loss(losses.label_smoothing, smoothing=smoothing)
@@ -68,6 +78,11 @@ def entropy(*, alpha: float = 0.1) -> Recipe:
 def brier() -> Recipe:
     """The Brier score instead of cross-entropy."""
     return with_loss(losses.brier)
+
+
+def cpc(*, alpha: float = 1.0, beta: float = 1.0) -> Recipe:
+    """Each pair of classes as a two-class problem: the label against others, and others against one another."""
+    return with_loss(losses.cpc, alpha=alpha, beta=beta)
 
 
 def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) -> Recipe:
