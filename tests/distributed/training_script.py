@@ -25,6 +25,7 @@ RECIPES = {
     "bo4sc": recipes.bo4sc(inner_steps=5),
     "gamma_net_sece": recipes.gamma_net_sece(),
     "ce_dece": recipes.ce_dece(),
+    "dynamic_pruning": recipes.dynamic_pruning(every=2),
     "unrolled": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.Unrolled()),
     "implicit": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.ConjugateGradient()),
 }

@@ -43,6 +43,7 @@ METHODS = (
     "brier",
     "cpc",
     "mixup",
+    "dynamic_pruning",
     "mmce",
     "mdca",
     "soft_ece",

@@ -1,10 +1,11 @@
-"""Methods without an outer level: a loss, a transform of the batches, or a calibrator after training."""
+"""Methods without an outer level: a loss, a change of the batches or the data, or a calibrator after training."""
 
 from __future__ import annotations
 
 from selfcal import calibrators, losses
 from selfcal._support.checks import boolean, one_of
 from selfcal.losses.module import fixed, name_of
+from selfcal.selections import DynamicPruning
 from selfcal.training.interfaces import Calibrator, Loss
 from selfcal.training.recipe import Recipe
 from selfcal.transforms import Mixup
@@ -99,6 +100,23 @@ def mixup(*, alpha: float = 1.0) -> Recipe:
 def mdca(*, alpha: float = 1.0) -> Recipe:
     """A penalty on the difference between the frequency of each class in a batch and its mean probability."""
     return with_loss(losses.mdca, alpha=alpha)
+
+
+def dynamic_pruning(
+    *,
+    alpha: float = 10.0,
+    delta: float = 0.05,
+    fraction: float = 0.1,
+    every: int = 5,
+    momentum: float = 0.3,
+    least: float = 0.5,
+) -> Recipe:
+    """A penalty on the gap between the batch's confidence and accuracy; the least confident rows leave the data."""
+    return Recipe(
+        name="dynamic_pruning",
+        loss=fixed(losses.huber_gap, alpha=alpha, delta=delta),
+        selection=DynamicPruning(fraction=fraction, every=every, momentum=momentum, least=least),
+    )
 
 
 def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01, norm: str = "l2") -> Recipe:

@@ -127,6 +127,32 @@ class BatchTransform(ABC):
         """The rows to train on instead."""
 
 
+class DataSelection(ABC):
+    """Decides before every pass over the training data which of its rows the pass has.
+
+    What it learns of the rows is its state, tensors on the CPU by name. A run's checkpoints hold it; nothing else may
+    decide.
+    """
+
+    @abstractmethod
+    def init(self, n_train: int) -> dict[str, Tensor]:
+        """The state before training with so many rows."""
+
+    @abstractmethod
+    def observe(self, state: dict[str, Tensor], output: Output, batch: Batch) -> None:
+        """Change the state in place after a step on `batch`, for which the network had this output."""
+
+    @abstractmethod
+    def keep(self, state: dict[str, Tensor], kept: Tensor, number: int) -> Tensor:
+        """The rows of a pass, as a mask.
+
+        Args:
+            state: What was observed.
+            kept: The mask of the pass before, of shape (n_train,).
+            number: The number of the pass, 1 at least: the first pass, number 0, has all rows.
+        """
+
+
 class Objective(ABC):
     """The loss that the outer level minimises: a scalar of the network's output on the outer data.
 

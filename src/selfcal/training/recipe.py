@@ -11,6 +11,7 @@ from selfcal.errors import ConfigError
 from selfcal.training.interfaces import (
     BatchTransform,
     Calibrator,
+    DataSelection,
     Hypergradient,
     Loss,
     Objective,
@@ -26,6 +27,7 @@ class Recipe:
     name: str
     loss: Loss
     transform: BatchTransform | None = None
+    selection: DataSelection | None = None
     outer_model: OuterModel | None = None
     objective: Objective | None = None
     hypergradient: Hypergradient | None = None
@@ -80,7 +82,9 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
+        parts = {
+            name: getattr(self, name) for name in ("transform", "selection", *_OUTER_LEVEL, "calibrator")
+        }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
         given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
@@ -100,6 +104,7 @@ class Recipe:
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
 _PARTS = {
     "transform": BatchTransform,
+    "selection": DataSelection,
     "outer_model": OuterModel,
     "objective": Objective,
     "hypergradient": Hypergradient,
