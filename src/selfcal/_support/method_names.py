@@ -26,6 +26,7 @@ METHODS = (
     "ensemble",
     "standard",
     "isoreg",
+    "feature_clipping",
     "bo4sc",
     "gamma_net_sece",
     "gamma_net_dece",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from selfcal import calibrators, losses
 from selfcal._support.checks import boolean, one_of
 from selfcal.losses.module import fixed, name_of
+from selfcal.models.clipping import FeatureClipping
 from selfcal.selections import DynamicPruning
 from selfcal.training.interfaces import Calibrator, Loss
 from selfcal.training.recipe import Recipe
@@ -127,6 +128,11 @@ def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01,
 def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float = 1.0) -> Recipe:
     """A penalty on rows that are right but uncertain, or wrong but certain."""
     return with_loss(losses.soft_avuc, alpha=alpha, threshold=threshold, temperature=temperature)
+
+
+def feature_clipping() -> Recipe:
+    """Plain training, then a threshold at which the network's features are clipped, fitted on held-out rows."""
+    return Recipe(name="feature_clipping", loss=losses.cross_entropy, module_calibrator=FeatureClipping())
 
 
 def isoreg(*, floor: str = "none") -> Recipe:

@@ -43,7 +43,7 @@ class TrainingResult:
     """The result of `train`; the module passed to it holds the chosen parameters.
 
     Attributes:
-        module: The trained network, in evaluation mode.
+        module: The trained network, in evaluation mode; with a module calibrator, what that has made of it.
         outer_params: The outer parameters of the chosen state.
         calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
         history: The course of training, as plain arrays.
@@ -253,9 +253,7 @@ def train(
         module.eval()
         for recovery in run.recoveries():
             warnings.warn(recovery, RecoveryWarning, stacklevel=2)
-        calibrator = None
-        if recipe.calibrator is not None and outer is not None:
-            calibrator = _calibrated(recipe.calibrator, module, own_part(outer))
+        module, calibrator = (module, None) if outer is None else _calibrated(recipe, module, own_part(outer))
     return TrainingResult(
         module=module,
         outer_params=outer_params,
@@ -309,10 +307,15 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
     return logits, y, joined([o if w is None else w for o, w in zip(ones, weights, strict=True)])
 
 
-def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:
+def _calibrated(recipe: Recipe, module: nn.Module, data: Batches) -> tuple[nn.Module, Calibrator | None]:
+    """The network and the calibrator of the recipe, fitted on this data as far as there is something to fit."""
+    if recipe.module_calibrator is not None:
+        module = recipe.module_calibrator(module, data)
+    if recipe.calibrator is None:
+        return module, None
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
-    return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+    return module, copy.deepcopy(recipe.calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
 
 
 def _out_of_time(run: Run, max_seconds: float) -> bool:

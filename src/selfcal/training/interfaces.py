@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
+from selfcal.training.batches import Batches
 from selfcal.training.inputs import Inputs
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
@@ -209,6 +210,17 @@ class WeightedSum(Objective):
 
     def _parts(self) -> list[tuple[Objective, float]]:
         return list(zip(self.terms, self.weights, strict=True))
+
+
+class ModuleCalibrator(ABC):
+    """A change of the trained network that calibrates it, fitted on data the network has not seen.
+
+    Unlike a `Calibrator`, which has the logits alone, it has the network itself.
+    """
+
+    @abstractmethod
+    def __call__(self, module: nn.Module, data: Batches) -> nn.Module:
+        """The calibrated network; the one that is passed stays as it is."""
 
 
 class Problem(ABC):

@@ -14,6 +14,7 @@ from selfcal.training.interfaces import (
     DataSelection,
     Hypergradient,
     Loss,
+    ModuleCalibrator,
     Objective,
     OptimizerRule,
     OuterModel,
@@ -33,6 +34,7 @@ class Recipe:
     hypergradient: Hypergradient | None = None
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
+    module_calibrator: ModuleCalibrator | None = None
     calibrator: Calibrator | None = None
 
     def __post_init__(self) -> None:
@@ -83,7 +85,8 @@ class Recipe:
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
         parts = {
-            name: getattr(self, name) for name in ("transform", "selection", *_OUTER_LEVEL, "calibrator")
+            name: getattr(self, name)
+            for name in ("transform", "selection", *_OUTER_LEVEL, "module_calibrator", "calibrator")
         }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
@@ -97,8 +100,13 @@ class Recipe:
 
     @property
     def needs_outer_data(self) -> bool:
-        """Whether rows must be held out from training for the outer level or the calibrator."""
-        return self.is_bilevel or self.calibrator is not None
+        """Whether rows must be held out from training for the outer level or a calibrator."""
+        return self.is_bilevel or self.is_post_hoc
+
+    @property
+    def is_post_hoc(self) -> bool:
+        """Whether something is fitted after training."""
+        return self.calibrator is not None or self.module_calibrator is not None
 
 
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
@@ -109,5 +117,6 @@ _PARTS = {
     "objective": Objective,
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
+    "module_calibrator": ModuleCalibrator,
     "calibrator": Calibrator,
 }
