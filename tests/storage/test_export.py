@@ -22,6 +22,7 @@ FORMULAS = [
     "standard",
     "temperature",
     "ensemble_temperature",
+    "smart",
     "vector",
     "matrix",
     "structured_matrix",
@@ -73,9 +74,7 @@ def test_trees_before_they_are_written(monkeypatch):
 def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     model = fitted(method)
     model.calibrator_.is_identity_ = False
-    with pytest.raises(
-        ConfigError, match=r"one of AttendedTemperatureScaling, .*VectorScaling to be written as ONNX"
-    ):
+    with pytest.raises(ConfigError, match=r"one of SMART, .*VectorScaling to be written as ONNX"):
         to_onnx(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 

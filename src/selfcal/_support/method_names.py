@@ -7,6 +7,7 @@ CALIBRATORS = (
     "temperature",
     "ensemble_temperature",
     "attended_temperature",
+    "smart",
     "vector",
     "matrix",
     "structured_matrix",
