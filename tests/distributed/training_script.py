@@ -26,6 +26,7 @@ RECIPES = {
     "bo4sc": recipes.bo4sc(inner_steps=5),
     "gamma_net_sece": recipes.gamma_net_sece(),
     "ce_dece": recipes.ce_dece(),
+    "dynamic_pruning": recipes.dynamic_pruning(every=2),
     "unrolled": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.Unrolled()),
     "forward_bo4sc": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.OneStep("forward")),
     "forward_gamma_net": replace(recipes.gamma_net_sece(), hypergradient=hypergradients.OneStep("forward")),

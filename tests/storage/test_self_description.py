@@ -18,6 +18,7 @@ from selfcal import SelfCalibratedClassifier, models
 from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.label_noise.corrected import NoiseCorrected
+from selfcal.models.clipping import ClippedFeatures
 from selfcal.models.spec import MAX_DEPTH, NETWORKS, Builder, Wrapper, has_own, spec_of, summary_of, wrappers
 from selfcal.models.trees import TreeColumns, Trees
 from selfcal.storage.parts import restored_module, weights_of
@@ -84,6 +85,7 @@ WRAPPED = {
     LogarithmicPool: lambda: LogarithmicPool([network(), ensemble(network("tabular"))], [0.7, 0.6]),
     NoiseCorrected: lambda: corrected(network()),
     Trees: boosting,
+    ClippedFeatures: lambda: ClippedFeatures(network("tabular"), 0.1),
     Sharpened: lambda: sharpened(network()),
 }
 DESCRIBED = {

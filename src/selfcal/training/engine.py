@@ -43,7 +43,7 @@ class TrainingResult:
     """The result of `train`; the module passed to it holds the chosen parameters.
 
     Attributes:
-        module: The trained network, in evaluation mode.
+        module: The trained network, in evaluation mode; with a module calibrator, what that has made of it.
         outer_params: The outer parameters of the chosen state.
         calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
         history: The course of training, as plain arrays.
@@ -51,6 +51,7 @@ class TrainingResult:
         best_step: The inner step whose state was chosen; the last one without selection data.
         status: ``"stopped early"``, ``"ran to the end"``, ``"out of time"`` or ``"stopped by the callback"``.
         seconds: Training time.
+        kept_rows: Whether each training row was in the last pass; None if the recipe selects none.
     """
 
     module: nn.Module
@@ -61,6 +62,7 @@ class TrainingResult:
     best_step: int
     status: str
     seconds: float
+    kept_rows: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,12 @@ def train(
             "patience": patience,
             "refine": refine,
         }
-        run = Run(step, own_part(batches), outer and own_part(outer), selection and own_part(selection))
+        run = Run(
+            step,
+            own_part(step.selected(batches)),
+            outer and own_part(outer),
+            selection and own_part(selection),
+        )
         run.mark_good()
         with (
             checkpointed(
@@ -246,9 +253,7 @@ def train(
         module.eval()
         for recovery in run.recoveries():
             warnings.warn(recovery, RecoveryWarning, stacklevel=2)
-        calibrator = None
-        if recipe.calibrator is not None and outer is not None:
-            calibrator = _calibrated(recipe.calibrator, module, own_part(outer))
+        module, calibrator = (module, None) if outer is None else _calibrated(recipe, module, own_part(outer))
     return TrainingResult(
         module=module,
         outer_params=outer_params,
@@ -258,6 +263,7 @@ def train(
         best_step=best_step,
         status=run.status,
         seconds=run.seconds,
+        kept_rows=None if step.selection is None else step.selection.kept,
     )
 
 
@@ -301,10 +307,15 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
     return logits, y, joined([o if w is None else w for o, w in zip(ones, weights, strict=True)])
 
 
-def _calibrated(calibrator: Calibrator, module: nn.Module, data: Batches) -> Calibrator:
+def _calibrated(recipe: Recipe, module: nn.Module, data: Batches) -> tuple[nn.Module, Calibrator | None]:
+    """The network and the calibrator of the recipe, fitted on this data as far as there is something to fit."""
+    if recipe.module_calibrator is not None:
+        module = recipe.module_calibrator(module, data)
+    if recipe.calibrator is None:
+        return module, None
     logits, y, weight = held_out_logits(module, data)
     sample_weight = None if weight is None else weight.cpu().numpy()
-    return copy.deepcopy(calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+    return module, copy.deepcopy(recipe.calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
 
 
 def _out_of_time(run: Run, max_seconds: float) -> bool:

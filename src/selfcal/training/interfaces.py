@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
+from selfcal.training.batches import Batches
 from selfcal.training.inputs import Inputs
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
@@ -127,6 +128,32 @@ class BatchTransform(ABC):
         """The rows to train on instead."""
 
 
+class DataSelection(ABC):
+    """Decides before every pass over the training data which of its rows the pass has.
+
+    What it learns of the rows is its state, tensors on the CPU by name. A run's checkpoints hold it; nothing else may
+    decide.
+    """
+
+    @abstractmethod
+    def init(self, n_train: int) -> dict[str, Tensor]:
+        """The state before training with so many rows."""
+
+    @abstractmethod
+    def observe(self, state: dict[str, Tensor], output: Output, batch: Batch) -> None:
+        """Change the state in place after a step on `batch`, for which the network had this output."""
+
+    @abstractmethod
+    def keep(self, state: dict[str, Tensor], kept: Tensor, number: int) -> Tensor:
+        """The rows of a pass, as a mask.
+
+        Args:
+            state: What was observed.
+            kept: The mask of the pass before, of shape (n_train,).
+            number: The number of the pass, 1 at least: the first pass, number 0, has all rows.
+        """
+
+
 class Objective(ABC):
     """The loss that the outer level minimises: a scalar of the network's output on the outer data.
 
@@ -183,6 +210,17 @@ class WeightedSum(Objective):
 
     def _parts(self) -> list[tuple[Objective, float]]:
         return list(zip(self.terms, self.weights, strict=True))
+
+
+class ModuleCalibrator(ABC):
+    """A change of the trained network that calibrates it, fitted on data the network has not seen.
+
+    Unlike a `Calibrator`, which has the logits alone, it has the network itself.
+    """
+
+    @abstractmethod
+    def __call__(self, module: nn.Module, data: Batches) -> nn.Module:
+        """The calibrated network; the one that is passed stays as it is."""
 
 
 class Problem(ABC):

@@ -11,8 +11,10 @@ from selfcal.errors import ConfigError
 from selfcal.training.interfaces import (
     BatchTransform,
     Calibrator,
+    DataSelection,
     Hypergradient,
     Loss,
+    ModuleCalibrator,
     Objective,
     OptimizerRule,
     OuterModel,
@@ -26,11 +28,13 @@ class Recipe:
     name: str
     loss: Loss
     transform: BatchTransform | None = None
+    selection: DataSelection | None = None
     outer_model: OuterModel | None = None
     objective: Objective | None = None
     hypergradient: Hypergradient | None = None
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
+    module_calibrator: ModuleCalibrator | None = None
     calibrator: Calibrator | None = None
 
     def __post_init__(self) -> None:
@@ -80,7 +84,10 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
+        parts = {
+            name: getattr(self, name)
+            for name in ("transform", "selection", *_OUTER_LEVEL, "module_calibrator", "calibrator")
+        }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
         given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
@@ -93,16 +100,23 @@ class Recipe:
 
     @property
     def needs_outer_data(self) -> bool:
-        """Whether rows must be held out from training for the outer level or the calibrator."""
-        return self.is_bilevel or self.calibrator is not None
+        """Whether rows must be held out from training for the outer level or a calibrator."""
+        return self.is_bilevel or self.is_post_hoc
+
+    @property
+    def is_post_hoc(self) -> bool:
+        """Whether something is fitted after training."""
+        return self.calibrator is not None or self.module_calibrator is not None
 
 
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
 _PARTS = {
     "transform": BatchTransform,
+    "selection": DataSelection,
     "outer_model": OuterModel,
     "objective": Objective,
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
+    "module_calibrator": ModuleCalibrator,
     "calibrator": Calibrator,
 }
