@@ -5,7 +5,7 @@
 
 FOLDER holds `tab_NAME.csv.gz`, `fashion_mnist.npz` and `cifar10_small.npz`; without it, the sets of scikit-learn are
 run. A class of each table is left out of training, a different one for each seed; the network for Fashion-MNIST sees
-other images. Every finished set and seed is kept in the JSON file. Seeds from 100 on are for development.
+other images. What is finished is kept in the JSON file. Seeds from 100 on are for development.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from selfcal._support.parallel import Results, Row, Unit, run_units
 from selfcal.errors import ConfigError, DataError
 from selfcal.uncertainty import FeatureScore, LogitScore, MemberScore, UncertaintyScore
 
-TITLE, KEY = "Uncertainty", ("set", "seed")
+TITLE, KEY = "Uncertainty", ("set", "seed", "method")
 METHODS: dict[str, str | None] = {
     SINGLE: "tabular",
     "temperature": "tabular",
@@ -86,18 +86,16 @@ def classifier(method: str, seed: int) -> SelfCalibratedClassifier:
 
 
 def work(folder: Path | None, scale: float, unit: Unit) -> list[Row]:
-    """Train every method on one set, and judge its probabilities and all scores."""
-    name, seed = unit
+    """Train a method on one set, and judge its probabilities and the scores of its answers."""
+    name, seed, method = unit
     task = sets.load(name, seed, folder, scale)
-    rows = []
     with threadpool_limits(1):
         torch.set_num_threads(1)
-        for method in available():
-            started = time.process_time()
-            model = classifier(method, seed).fit(task.X, task.y)
-            spent = time.process_time() - started
-            rows.append({"what": "method", "method": method, "fit_seconds": spent} | judged(model, task))
-            rows += [row | {"method": method} for row in scored(model, task, single=method == SINGLE)]
+        started = time.process_time()
+        model = classifier(method, seed).fit(task.X, task.y)
+        spent = time.process_time() - started
+        rows = [{"what": "method", "fit_seconds": spent} | judged(model, task)]
+        rows += scored(model, task, single=method == SINGLE)
     return [dict(zip(KEY, unit, strict=True)) | row for row in rows]
 
 
@@ -203,8 +201,8 @@ def main() -> None:
         print(own_peak(asked.memory_of))
         return
     seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
-    units = list(product(sets.sets_in(asked.data), seeds))
-    kept = Results(asked.json, {"experiment": "uncertainty", "methods": available(), "scale": asked.scale})
+    units = list(product(sets.sets_in(asked.data), seeds, available()))
+    kept = Results(asked.json, {"experiment": "uncertainty", "scale": asked.scale})
     with locked(asked.json.with_name(f".{asked.json.name}.lock")):
         rows = run_units(
             partial(work, asked.data, asked.scale), units, kept, jobs=asked.jobs, title=TITLE, key=KEY

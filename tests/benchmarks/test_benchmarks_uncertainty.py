@@ -78,7 +78,8 @@ def test_a_class_is_left_out_or_other_images_are_there(folder):
 
 def test_scores_and_methods_are_compared(folder, monkeypatch):
     monkeypatch.setattr(uncertainty, "METHODS", {"standard": "linear", "ensemble": "linear"})
-    rows = [row for seed in (0, 1) for row in uncertainty.work(folder, 1.0, ("vehicle", seed))]
+    units = product(["vehicle"], [0, 1], uncertainty.available())
+    rows = [row for unit in units for row in uncertainty.work(folder, 1.0, unit)]
     methods = {(row["set"], row["seed"], row["method"]) for row in rows if row["what"] == "method"}
     assert methods == set(product(["vehicle"], [0, 1], ["standard", "ensemble"]))
     scores = [row["score"] for row in rows if row["what"] == "novelty" and row["seed"] == 0]
