@@ -148,3 +148,15 @@ def test_a_call_that_imports_torch_late_has_one_thread(tmp_path):
         [sys.executable, script], env=environment, capture_output=True, text=True, check=True
     )
     assert ran.stdout.splitlines() == ["[False, False, 1] 2", "[False, False] True"]
+
+
+def growing(number):
+    """The worker, whose memory is 350 MB more from the second call on."""
+    time.sleep(1.1)  # joblib looks every second
+    if number >= 2:
+        globals().setdefault("kept", np.ones(350 * 2**17))
+    return os.getpid()
+
+
+def test_a_worker_that_loads_much_is_not_replaced():
+    assert len(set(run_calls(growing, ((number,) for number in range(8)), n_jobs=2))) == 2

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from cloudpickle import CloudPickler
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.externals.loky import reusable_executor
+from joblib.externals.loky import process_executor, reusable_executor
 from joblib.externals.loky.backend import resource_tracker
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
@@ -277,6 +277,8 @@ def _called(
         elsewhere = _this_process() != caller
         if elsewhere:
             _end_with(caller)
+            # a worker that loads torch, or more rows, is no leak: it would be replaced, and load them again
+            process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
         function, arguments = call if isinstance(call, _Call) else _Unpacker(call, arrays).load()
         if not elsewhere or _THREADS.calls > 1:  # the filters of warnings are common to all threads
             return place, _tried(function, arguments), []
