@@ -64,6 +64,11 @@ class NetworkCandidate(Candidate):
                 f"An ensemble fits a temperature to held-out predictions; recipe {self.recipe.name!r} of candidate "
                 f"{self.name!r} must not have a calibrator. Leave the calibrator out."
             )
+        if self.recipe.predictive is not None:
+            raise ConfigError(
+                f"The members of an ensemble predict by their logits; recipe {self.recipe.name!r} of candidate "
+                f"{self.name!r} must not have a predictive. Use it as a method of its own."
+            )
 
     @property
     def method(self) -> str:

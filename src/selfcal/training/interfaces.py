@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfcal._support.checks import in_range
 from selfcal.calibrators.interface import Calibrator as Calibrator  # noqa: PLC0414 # exported from here, too
 from selfcal.errors import ConfigError
+from selfcal.training.batches import Batches
 from selfcal.training.inputs import Inputs
 from selfcal.training.types import Batch, NetworkParams, OuterParams, Output, Sizes
 
@@ -125,6 +126,24 @@ class BatchTransform(ABC):
     @abstractmethod
     def __call__(self, batch: Batch) -> Batch:
         """The rows to train on instead."""
+
+
+class Predictive(ABC):
+    """How a trained network predicts, if not by its own logits: for example as the mean of several answers."""
+
+    @abstractmethod
+    def check(self, module: nn.Module) -> None:
+        """Raise a `ConfigError` if the network, which is not trained yet, cannot predict in this way."""
+
+    @abstractmethod
+    def fit(self, module: nn.Module, data: Batches, *, seed: int = 0) -> nn.Module:
+        """The module that predicts; the network keeps its weights and is not changed.
+
+        Args:
+            module: The trained network.
+            data: The rows that it was trained on.
+            seed: Decides all that is drawn.
+        """
 
 
 class Objective(ABC):

@@ -16,12 +16,18 @@ from selfcal.training.interfaces import (
     Objective,
     OptimizerRule,
     OuterModel,
+    Predictive,
 )
+
+DEFAULT_NETWORK = "mlp"
 
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """The parts of a method that trains one network. Incompatible parts fail here, not in training."""
+    """The parts of a method that trains one network. Incompatible parts fail here, not in training.
+
+    `network` is the kind of network that the classifier trains unless the user chooses one, of `models.FOR_TABLES`.
+    """
 
     name: str
     loss: Loss
@@ -32,6 +38,8 @@ class Recipe:
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
     calibrator: Calibrator | None = None
+    predictive: Predictive | None = None
+    network: str = DEFAULT_NETWORK
 
     def __post_init__(self) -> None:
         positive_int("inner_steps", self.inner_steps)
@@ -80,10 +88,19 @@ class Recipe:
         if isinstance(self.loss, functools.partial):
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
-        parts = {name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator")}
+        parts = {
+            name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "predictive")
+        }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
-        given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
+        kind = [f"network={self.network!r}"] if self.network != DEFAULT_NETWORK else []
+        given = [
+            f"name={self.name!r}",
+            f"loss={getattr(loss, '__name__', loss)}{called}",
+            *shown,
+            *steps,
+            *kind,
+        ]
         return f"Recipe({', '.join(given)})"
 
     @property
@@ -105,4 +122,5 @@ _PARTS = {
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
     "calibrator": Calibrator,
+    "predictive": Predictive,
 }
