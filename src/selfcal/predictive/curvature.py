@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
+from torch.nn import functional as F
 
 from selfcal.errors import ConfigError
 
+ALIGNED = 16
+"""Numbers whose length is that of a cache line in single precision."""
 LOG_PRECISIONS = (-18.0, 18.0)
 """Range of the logarithm of a prior precision that is found by marginal likelihood."""
 
@@ -25,9 +28,9 @@ class Posterior(NamedTuple):
 
     Attributes:
         prior_precision: The precision of the prior.
-        directions: (1 or classes, inputs, inputs): in each column, a direction of features.
-        variances: (1 or classes, inputs, classes or 1): the variance of a logit for features of length one in that
-            direction.
+        directions: (1 or classes, directions, inputs): directions of features, the same for all classes or not.
+        variances: (1 or classes, classes or 1, directions): the variance of a logit for features of length one in
+            that direction.
         heads: (samples, classes, inputs): sampled weights, the bias last.
     """
 
@@ -35,6 +38,28 @@ class Posterior(NamedTuple):
     directions: Tensor
     variances: Tensor
     heads: Tensor
+
+    @classmethod
+    def empty(cls, n_classes: int, n_inputs: int, n_samples: int, *, shared: bool) -> Self:
+        """One of these sizes, of zeros."""
+        groups, n_directions = 1 if shared else n_classes, n_inputs + _missing(n_inputs)
+        return cls(
+            torch.zeros(()),
+            torch.zeros(groups, n_directions, n_inputs),
+            torch.zeros(groups, n_classes // groups, n_directions),
+            torch.zeros(n_samples, n_classes, n_inputs),
+        )
+
+    @classmethod
+    def of(cls, delta: float, vectors: Tensor, variances: Tensor, heads: Tensor) -> Self:
+        """From directions in the columns of `vectors`.
+
+        Zeros make their number a multiple of `ALIGNED`: matrix products may otherwise round the same row differently
+        at different places of a batch.
+        """
+        missing = _missing(vectors.shape[1])
+        directions, variances = F.pad(vectors.mT, (0, 0, 0, missing)), F.pad(variances, (0, missing))
+        return cls(torch.tensor(delta, dtype=torch.float64), directions, variances, heads)
 
 
 class Curvature(ABC):
@@ -55,7 +80,7 @@ class Curvature(ABC):
 
     def __init__(self, n_classes: int, n_inputs: int, *, has_bias: bool) -> None:
         self.n_classes, self.n_weights = n_classes, n_inputs - has_bias
-        self.n_inputs, self.has_bias = n_inputs, has_bias
+        self.n_inputs, self.n_biases = n_inputs, int(has_bias)
 
     @classmethod
     def check(cls, n_classes: int, n_inputs: int) -> None:
@@ -132,12 +157,7 @@ class Full(Curvature):
         blocks = covariance.view(self.n_classes, self.n_inputs, self.n_classes, self.n_inputs)
         of_class = torch.stack([blocks[c, :, c] for c in range(self.n_classes)])
         variances, directions = _decomposed(of_class)
-        return Posterior(
-            torch.tensor(delta, dtype=torch.float64),
-            directions,
-            variances[:, :, None],
-            mean + drawn.view(-1, *mean.shape),
-        )
+        return Posterior.of(delta, directions, variances[:, None], mean + drawn.view(-1, *mean.shape))
 
     def _order(self) -> Tensor:
         """Where each weight is if the bias of a class follows its weights."""
@@ -175,32 +195,36 @@ class Kron(Curvature):
         """The product, and the block of the biases."""
         outer = self.sums["classes"]
         product = torch.kron(outer, self.sums["inputs"] / self.sums["weight"])
-        return torch.block_diag(product, outer) if self.has_bias else product
+        return torch.block_diag(product, outer) if self.n_biases else product
 
     def posterior(self, mean: Tensor, prior_precision: float | None, noise: Tensor) -> Posterior:
         """Samples by the symmetric root of the covariance; both from the decompositions of the factors."""
         outer, b = _decomposed(self.sums["classes"])
         inner, a = _decomposed(self.sums["inputs"] / self.sums["weight"])
         # the biases are a last column, in which the inner factor is one
-        inner = torch.cat([inner, torch.ones(self.has_bias, dtype=torch.float64)])
-        a = torch.block_diag(a, torch.eye(self.has_bias, dtype=torch.float64))
+        inner = torch.cat([inner, torch.ones(self.n_biases, dtype=torch.float64)])
+        a = torch.block_diag(a, torch.eye(self.n_biases, dtype=torch.float64))
         values = torch.outer(outer, inner)
         delta = _precision(values, mean) if prior_precision is None else prior_precision
-        of_weights, of_biases = noise.split([len(outer) * self.n_weights, len(outer) * self.has_bias], dim=1)
+        of_weights, of_biases = noise.split([len(outer) * self.n_weights, len(outer) * self.n_biases], dim=1)
         drawn = torch.cat(
-            [of_weights.view(-1, len(outer), self.n_weights), of_biases.view(-1, len(outer), self.has_bias)],
+            [of_weights.view(-1, len(outer), self.n_weights), of_biases.view(-1, len(outer), self.n_biases)],
             dim=2,
         )
         drawn = b @ ((b.T @ drawn @ a) / (values + delta).sqrt()) @ a.T
         variances = b.square() @ (1 / (values + delta))
-        return Posterior(torch.tensor(delta, dtype=torch.float64), a[None], variances.T[None], mean + drawn)
+        return Posterior.of(delta, a[None], variances[None], mean + drawn)
 
 
 STRUCTURES: dict[str, type[Curvature]] = {"full": Full, "kron": Kron}
 
 
+def _missing(size: int) -> int:
+    return -size % ALIGNED
+
+
 def _with_one(features: Tensor, n_inputs: int) -> Tensor:
-    return torch.nn.functional.pad(features.double(), (0, n_inputs - features.shape[1]), value=1.0)
+    return F.pad(features.double(), (0, n_inputs - features.shape[1]), value=1.0)
 
 
 def _decomposed(matrix: Tensor) -> tuple[Tensor, Tensor]:

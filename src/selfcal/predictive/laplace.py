@@ -153,18 +153,17 @@ class LaplaceModule(Wrapper, key="laplace"):
         return logits / (1 + math.pi / 8 * self._variance(features)).sqrt()
 
     def _parts(self, args: Any, keywords: Any) -> tuple[Tensor, Tensor]:
-        """The logits, and the features with a one for the bias if there is one."""
-        both = as_logits(self.network(*args, **keywords))
-        n_classes, n_inputs = self.heads.shape[1:]
-        features = both[:, n_classes:]
-        return both[:, :n_classes], F.pad(features, (0, n_inputs - features.shape[1]), value=1.0)
+        """The logits and the features."""
+        both, n_classes = as_logits(self.network(*args, **keywords)), self.heads.shape[1]
+        return both[:, :n_classes], both[:, n_classes:].contiguous()
 
     def _answers(self, features: Tensor) -> Tensor:
-        return F.linear(features, self.heads.flatten(0, 1)).unflatten(1, self.heads.shape[:2]).transpose(0, 1)
+        return _products(features, self.heads)
 
     def _variance(self, features: Tensor) -> Tensor:
         """Σ_j variance_cj (φ · direction_j)², with the same directions for all classes, or other ones for each."""
-        return ((features @ self.directions).square() @ self.variances).transpose(0, 1).flatten(1)
+        parts = _products(features, self.directions).square()
+        return torch.cat([F.linear(*of) for of in zip(parts, self.variances, strict=True)], dim=1)
 
     def spec(self) -> dict[str, Any]:
         """The network, its last layer, and the sizes of the buffers."""
@@ -186,18 +185,20 @@ class LaplaceModule(Wrapper, key="laplace"):
             raise ModelFormatError("The sizes of a last layer must be positive whole numbers.")
         if type(shared) is not bool or type(sampled) is not bool:
             raise ModelFormatError("'shared' and 'sampled' must be true or false.")
-        groups = 1 if shared else n_classes
-        empty = Posterior(
-            torch.zeros(()),
-            torch.zeros(groups, n_inputs, n_inputs),
-            torch.zeros(groups, n_inputs, n_classes // groups),
-            torch.zeros(n_samples, n_classes, n_inputs),
-        )
+        empty = Posterior.empty(n_classes, n_inputs, n_samples, shared=shared)
         return cls(build(value["network"]), value["layer"], empty, sampled=sampled)
 
     def summary(self) -> str:
         """The network, and what is Bayesian about it."""
         return f"{summary_of(self.network)}, Laplace approximation of the last layer"
+
+
+def _products(features: Tensor, rows: Tensor) -> Tensor:
+    """The products of features with rows of numbers, (groups, rows, inputs), whose last one may be for a bias."""
+    n_features = features.shape[1]
+    bias = rows[:, :, n_features:].sum(dim=2)  # zero without a bias
+    products = F.linear(features, rows[:, :, :n_features].flatten(0, 1), bias.flatten())
+    return products.unflatten(1, rows.shape[:2]).transpose(0, 1)
 
 
 def _with_features(head: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
