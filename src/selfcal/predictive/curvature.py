@@ -208,7 +208,10 @@ class Kron(Curvature):
         delta = _precision(values, mean) if prior_precision is None else prior_precision
         of_weights, of_biases = noise.split([len(outer) * self.n_weights, len(outer) * self.n_biases], dim=1)
         drawn = torch.cat(
-            [of_weights.view(-1, len(outer), self.n_weights), of_biases.view(-1, len(outer), self.n_biases)],
+            [
+                of_weights.view(len(noise), -1, self.n_weights),
+                of_biases.view(len(noise), len(outer), self.n_biases),
+            ],
             dim=2,
         )
         drawn = b @ ((b.T @ drawn @ a) / (values + delta).sqrt()) @ a.T

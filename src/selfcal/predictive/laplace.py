@@ -17,7 +17,7 @@ from selfcal.models.batch_ensemble import logits_of_mean
 from selfcal.models.spec import Builder, Wrapper, spec_of, summary_of
 from selfcal.predictive.curvature import STRUCTURES, Curvature, Posterior
 from selfcal.training.distributed import summed
-from selfcal.training.inputs import call
+from selfcal.training.inputs import Inputs, call
 from selfcal.training.interfaces import Predictive
 from selfcal.training.loader_batches import as_batches
 from selfcal.training.problem import as_logits, evaluating, linear_head, n_answers
@@ -36,8 +36,9 @@ class LastLayerLaplace(Predictive):
     Args:
         structure: ``"full"`` for H itself, in memory and time for small last layers; ``"kron"`` for the Kronecker
             product (Σ Λ) ⊗ (mean of φφᵀ) for the weights, and Σ Λ for the bias.
-        predictive: ``"probit"`` divides each logit z of variance v by √(1 + πv/8); ``"sampled"`` predicts the mean
-            probabilities of sampled last layers.
+        predictive: ``"sampled"`` predicts the mean probabilities of sampled last layers; ``"probit"`` divides each
+            logit z of variance v by √(1 + πv/8), which is often underconfident: v counts that all logits may move
+            together, which changes no probability.
         prior_precision: δ, if it is not to be found.
         samples: Number of sampled last layers, which are also the answers of `member_logits`. They are stored.
         layer: The name of the last linear layer; by default the last one of the network.
@@ -46,7 +47,7 @@ class LastLayerLaplace(Predictive):
         >>> x = torch.tensor([[-2.0], [-1.0], [1.0], [2.0]])
         >>> network = nn.Linear(1, 2)
         >>> _ = network.load_state_dict({"weight": torch.tensor([[-1.0], [1.0]]), "bias": torch.zeros(2)})
-        >>> module = LastLayerLaplace("full").fit(network, (x, torch.tensor([0, 0, 1, 1])))
+        >>> module = LastLayerLaplace("full", "probit").fit(network, (x, torch.tensor([0, 0, 1, 1])))
         >>> far = torch.tensor([[2.0], [20.0]])
         >>> network(far).softmax(dim=1)[:, 1].detach().round(decimals=2)
         tensor([0.9800, 1.0000])
@@ -59,7 +60,7 @@ class LastLayerLaplace(Predictive):
     """
 
     structure: str = "kron"
-    predictive: str = "probit"
+    predictive: str = "sampled"
     prior_precision: float | None = None
     samples: int = 32
     layer: str | None = None
@@ -92,13 +93,11 @@ class LastLayerLaplace(Predictive):
         mean = _weights(head)
         curvature = STRUCTURES[self.structure](*mean.shape, has_bias=head.bias is not None)
         with torch.no_grad(), evaluating(network):
-            watched = head.register_forward_hook(_with_features)
             for batch in as_batches(data).one_pass(0):
                 rows = batch.to(head.weight)
-                logits, features = _parted(call(network, rows.x), head, name, len(rows.y))
+                features, logits = _around(head, name, network, rows.x)
                 weight = torch.ones(len(rows.y)) if rows.weight is None else rows.weight
                 curvature.add(logits.double().cpu(), features.double().cpu(), weight.double().cpu())
-            watched.remove()
         _total(curvature)
         noise = torch.randn(
             self.samples, mean.numel(), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
@@ -206,17 +205,19 @@ def _with_features(head: nn.Module, given: tuple[Tensor, ...], output: Tensor) -
     return torch.cat([output, given[0]], dim=1) if output.ndim == 2 else output
 
 
-def _parted(output: object, head: nn.Linear, name: str, n_rows: int) -> tuple[Tensor, Tensor]:
-    """The logits and the features in the output of a network whose last layer returns both."""
-    both = as_logits(output)
-    expected = (n_rows, head.out_features + head.in_features)
-    if tuple(both.shape) == expected:
-        logits, features = both.split([head.out_features, head.in_features], dim=1)
-        if torch.allclose(logits, head.forward(features), rtol=1e-3, atol=1e-3):
-            return logits, features
+def _around(head: nn.Linear, name: str, network: nn.Module, x: Inputs) -> tuple[Tensor, Tensor]:
+    """The input and the output of the last layer, after a check that the network returns this output."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    watched = head.register_forward_hook(lambda layer, given, output: seen.append((given[0], output)))
+    try:
+        logits = as_logits(call(network, x))
+    finally:
+        watched.remove()
+    if len(seen) == 1 and seen[0][0].ndim == 2 and torch.equal(logits.nan_to_num(), seen[0][1].nan_to_num()):
+        return seen[0]
     raise ConfigError(
-        f"The network must return the output of its last linear layer, {name!r}, for one vector of features for each "
-        "row; something follows it. Name the last layer with `layer`, or remove what follows."
+        f"The network must return the output of its last linear layer, for one vector of features for each row; that "
+        f"of {name!r} is not returned. Name the last layer with `layer`, or remove what follows it."
     )
 
 

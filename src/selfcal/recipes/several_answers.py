@@ -25,7 +25,7 @@ def mc_dropout(*, passes: int = 32) -> Recipe:
 def laplace(
     *,
     structure: str = "kron",
-    predictive: str = "probit",
+    predictive: str = "sampled",
     prior_precision: float | None = None,
     samples: int = 32,
 ) -> Recipe:
@@ -33,7 +33,7 @@ def laplace(
 
     Args:
         structure: ``"full"`` or ``"kron"``, of the Hessian; see `predictive.LastLayerLaplace`.
-        predictive: ``"probit"`` or ``"sampled"``.
+        predictive: ``"sampled"`` or ``"probit"``.
         prior_precision: By default that of the largest marginal likelihood.
         samples: Number of sampled last layers.
 
