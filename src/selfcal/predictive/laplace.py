@@ -16,7 +16,7 @@ from selfcal.errors import ConfigError, DataError, ModelFormatError
 from selfcal.models.batch_ensemble import logits_of_mean
 from selfcal.models.spec import Builder, Wrapper, spec_of, summary_of
 from selfcal.predictive.curvature import STRUCTURES, Curvature, Posterior
-from selfcal.training.distributed import summed
+from selfcal.training.distributed import of_each
 from selfcal.training.inputs import Inputs, call
 from selfcal.training.interfaces import Predictive
 from selfcal.training.loader_batches import as_batches
@@ -237,4 +237,4 @@ def _total(curvature: Curvature) -> None:
             raise DataError(
                 "The features of the network must be finite on the training rows. Look for extreme values in them."
             )
-        curvature.sums[name] = summed(value)
+        curvature.sums[name] = of_each(value).sum(dim=0)
