@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -155,3 +156,12 @@ def test_the_kind_of_network_of_a_method_can_be_chosen():
     clf = SelfCalibratedClassifier("mc_dropout", network="periodic", max_epochs=3, random_state=0).fit(X, Y)
     assert "Periodic" in repr(clf.module_.network)
     assert "network='tabular'" in repr(recipes.mc_dropout())
+
+
+def test_several_answers_to_the_rows_of_a_data_frame():
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame({"size": rng.normal(size=120), "colour": rng.choice(["red", "green"], 120).tolist()})
+    clf = SelfCalibratedClassifier("laplace", max_epochs=5, random_state=0).fit(
+        table, table["size"].to_numpy() > 0
+    )
+    np.testing.assert_allclose(clf.member_proba(table).mean(axis=0), clf.predict_proba(table), atol=1e-6)

@@ -75,7 +75,7 @@ def test_the_same_probit_predictive(structure, delta, network, data, new):
     ours = LastLayerLaplace(structure, "probit", prior_precision=delta).fit(network, data)
     reference = theirs(structure, network, data, delta)
     with torch.no_grad():
-        mean, covariance = reference._glm_predictive_distribution(new)
+        _, covariance = reference._glm_predictive_distribution(new)
         torch.testing.assert_close(ours.variance(new), covariance.diagonal(dim1=1, dim2=2), **TO)
         expected = reference(new, pred_type="glm", link_approx="probit")
         torch.testing.assert_close(ours(new).softmax(dim=1), expected, **TO)
