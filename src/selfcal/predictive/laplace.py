@@ -39,8 +39,8 @@ class LastLayerLaplace(Predictive):
         predictive: ``"sampled"`` predicts the mean probabilities of sampled last layers; ``"probit"`` divides each
             logit z of variance v by √(1 + πv/8), which is often underconfident: v counts that all logits may move
             together, which changes no probability.
-        prior_precision: δ, if it is not to be found. What is found is often too small for few rows of separate classes,
-            where predictions then are underconfident.
+        prior_precision: δ, if it is not to be found. What is found is often too small for few rows of separate
+            classes, whose predictions are then underconfident.
         samples: Number of sampled last layers, which are also the answers of `member_logits`. They are stored.
         layer: The name of the last linear layer; by default the last one of the network.
 
