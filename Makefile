@@ -82,6 +82,8 @@ bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md 
 	$(BIN)/python -m benchmarks.checkpoint --results benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks.tables --results benchmarks/RESULTS.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.trees --results benchmarks/RESULTS.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.uncertainty_cost --results benchmarks/RESULTS.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.coverage --results benchmarks/RESULTS.md
 
 bench-cpus: $(READY) ## how far models differ that are fitted with the kernels of other processors, or two threads
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.cpus fit runs/cpus/native.npz

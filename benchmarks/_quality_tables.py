@@ -84,7 +84,7 @@ def headline(board: Board) -> str:
         f"clearly better / open / clearly worse than {LABELS[REFERENCE]}",
         "fraction of its distance to Bayes closed",
     )
-    return "\n".join(_table(heads, lines)) if lines else NOTHING
+    return "\n".join(table(heads, lines)) if lines else NOTHING
 
 
 def scores(board: Board, noise: float, names: Sequence[str], chosen: Collection[str] = tuple(SCORES)) -> str:
@@ -144,7 +144,7 @@ def cells(board: Board) -> str:
         if any(board.values("log_loss", noise, n, m) for noise in board.noises for n in board.sets(noise))
     ]
     heads = ("cells (set x seed)", *(f"{100 * noise:.0f}% wrong" for noise in board.noises))
-    lines = _table(heads, counts) if counts else [NOTHING]
+    lines = table(heads, counts) if counts else [NOTHING]
     absent = [label for method, label in LABELS.items() if label not in {row[0] for row in counts}]
     if absent:
         lines += ["", f"Not measured: {', '.join(absent)}."]
@@ -237,10 +237,10 @@ def _seeds(board: Board, noise: float, names: Sequence[str]) -> str:
 
 def _grid(methods: Sequence[str], names: Sequence[str], shown: Callable[[str, str], str]) -> list[str]:
     rows = [[LABELS[method], *(shown(method, name) for name in names)] for method in methods]
-    return _table(("method", *names), rows)
+    return table(("method", *names), rows)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     lines = [heads, ["---"] * len(heads), *rows]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
 

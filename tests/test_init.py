@@ -38,6 +38,7 @@ def test_unknown_name():
         ("import selfcal", ["torch", "matplotlib", "sklearn", "numpy"]),
         ("from selfcal import metrics, datasets, plots", ["torch", "matplotlib", "sklearn"]),
         ("import selfcal.commands.app", ["torch", "numpy"]),
+        ("import selfcal.workflows.evaluation, selfcal.workflows.parts", ["torch", "matplotlib", "sklearn"]),
         ("from selfcal import SelectiveClassifier", ["torch", "matplotlib"]),
         ("from selfcal import SelfCalibratedClassifier", ["matplotlib", "typer"]),
     ],

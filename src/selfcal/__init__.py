@@ -6,6 +6,8 @@ Everything public is importable from here; torch is loaded only when a name that
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from selfcal._support.lazy_names import lazy_names
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         predictive,
         recipes,
         reject,
+        selections,
         storage,
         transforms,
         uncertainty,
@@ -107,6 +110,7 @@ __all__ = [
     "recipes",
     "reject",
     "report",
+    "selections",
     "storage",
     "train",
     "transforms",
@@ -114,11 +118,12 @@ __all__ = [
 ]
 
 
+_classes_and_functions = lazy_names(__name__, _HOME)
+
+
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module 'selfcal' has no attribute {name!r}")
-    if name in _HOME:
-        return getattr(import_module(f"selfcal.{_HOME[name]}"), name)
+    if name in _HOME or name not in __all__:
+        return _classes_and_functions(name)
     return import_module(f"selfcal.{_MODULES.get(name, name)}")
 
 

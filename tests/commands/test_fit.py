@@ -239,8 +239,11 @@ def test_a_refitted_model_predicts_but_guarantees_no_risk(shelf, refitted, tmp_p
     assert "without --refit" in refused.stderr
     succeed(*words)
     other = pl.read_csv(shelf / "predictions.csv")
-    assert pl.read_csv(tmp_path / "p.csv").columns == other.columns
-    assert not pl.read_csv(tmp_path / "p.csv").equals(other)
+    assert [*pl.read_csv(tmp_path / "p.csv").columns, "novel"] == other.columns
+    assert not pl.read_csv(tmp_path / "p.csv").equals(other.drop("novel"))
+    strange = run(*words, "--force", "--novel", "abstain")
+    assert (strange.exit_code, strange.stdout) == (2, "")
+    assert "needs a novelty score; this model has none" in strange.stderr
 
 
 def test_an_interrupted_refit_is_resumed_with_or_without_the_option(shelf, refitted, tmp_path, struck):

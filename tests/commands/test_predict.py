@@ -15,7 +15,7 @@ COLUMNS = ["kind", "predicted", "confidence", "prob_k0", "prob_k1", "prob_k2"]
 
 def test_predictions_are_those_of_the_model_in_the_order_of_the_rows(shelf):
     written = pl.read_csv(shelf / "predictions.csv")
-    assert written.columns == COLUMNS
+    assert written.columns == [*COLUMNS, "novel"]
     answers = TableModel.load(shelf / "people-model").predict(read_table(shelf / "people.csv"))
     np.testing.assert_array_equal(written.select(COLUMNS[3:]).to_numpy(), answers.probs)
     assert written["predicted"].to_list() == [f"k{code}" for code in answers.chosen]
@@ -25,7 +25,9 @@ def test_predictions_are_those_of_the_model_in_the_order_of_the_rows(shelf):
 @pytest.mark.parametrize("name", ["p.tsv", "p.csv.gz", "p.parquet"])
 def test_every_format_says_the_same(shelf, tmp_path, name):
     succeed("predict", shelf / "people-model", shelf / "people.csv", "--out", tmp_path / name)
-    read = read_table(tmp_path / name).with_columns(pl.col(COLUMNS[2:]).cast(pl.Float64))
+    read = read_table(tmp_path / name).with_columns(
+        pl.col(COLUMNS[2:]).cast(pl.Float64), pl.col("novel").cast(pl.String) == "true"
+    )
     assert read.equals(pl.read_csv(shelf / "predictions.csv"))
     assert [path.name for path in tmp_path.iterdir()] == [name]
 

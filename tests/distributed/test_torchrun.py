@@ -95,6 +95,15 @@ def test_a_job_whose_processes_are_killed_continues_to_the_undisturbed_result(tm
 
 
 @pytest.mark.fault("F10")
+def test_a_full_disk_ends_all_processes(tmp_path):
+    job = run(tmp_path / "full", "disk_full", processes=2, steps=2000)
+    printed, _ = job.communicate(timeout=LIMIT)
+    assert job.returncode != 0
+    assert "File too large" in printed
+    assert not list((tmp_path / "full").glob("result*"))
+
+
+@pytest.mark.fault("F10")
 def test_a_process_that_hangs_ends_the_job(tmp_path):
     job = run(tmp_path / "hanging", "hanging", processes=2)
     printed, _ = job.communicate(timeout=LIMIT)

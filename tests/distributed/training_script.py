@@ -5,6 +5,7 @@ Usage: training_script.py FOLDER CASE STEPS
 
 import datetime
 import os
+import resource
 import sys
 import time
 from dataclasses import replace
@@ -25,7 +26,10 @@ RECIPES = {
     "bo4sc": recipes.bo4sc(inner_steps=5),
     "gamma_net_sece": recipes.gamma_net_sece(),
     "ce_dece": recipes.ce_dece(),
+    "dynamic_pruning": recipes.dynamic_pruning(every=2),
     "unrolled": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.Unrolled()),
+    "forward_bo4sc": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.OneStep("forward")),
+    "forward_gamma_net": replace(recipes.gamma_net_sece(), hypergradient=hypergradients.OneStep("forward")),
     "implicit": replace(recipes.bo4sc(inner_steps=5), hypergradient=hypergradients.ConjugateGradient()),
 }
 
@@ -78,6 +82,13 @@ def resumed(out):
     out["resumed"] = train(module, *parts(), max_steps=STEPS, patience=None, **settings, **saving)
 
 
+def disk_full(out):
+    """The first process, which saves for all, cannot write the checkpoint."""
+    if RANK == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+    resumed(out)
+
+
 def hanging(out):
     """The second process stops answering; the time limit is the caller's own."""
     torch.distributed.init_process_group("gloo", timeout=datetime.timedelta(seconds=3))
@@ -95,7 +106,7 @@ if __name__ == "__main__":
     torch.set_default_dtype(torch.float64)
     torch.set_num_threads(1)
     results = {}
-    {case.__name__: case for case in (equal, loader, statistics, resumed, hanging)}[CASE](results)
+    {case.__name__: case for case in (equal, loader, statistics, resumed, disk_full, hanging)}[CASE](results)
     if RANK == 0:
         tensors = {}
         for key, result in results.items():
@@ -104,3 +115,7 @@ if __name__ == "__main__":
             tensors[f"{key}/selection"] = torch.as_tensor(result.history.selection_loss)
         contiguous = {name: value.clone().contiguous() for name, value in tensors.items()}
         save_file(contiguous, FOLDER / "result.safetensors")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+        threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+        assert not [name for name in threads if "gloo" in name]  # one that is left may end with an abort

@@ -110,7 +110,7 @@ def test_no_rows_give_a_header(name, shelf, tmp_path):
     succeed("predict", shelf / "people-model", tmp_path / "d.csv", "--out", tmp_path / name)
     read = pl.read_csv(tmp_path / name) if name == "p.csv" else pl.read_parquet(tmp_path / name)
     assert read.height == 0
-    assert read.columns == ["kind", "predicted", "confidence", "prob_k0", "prob_k1", "prob_k2"]
+    assert read.columns == ["kind", "predicted", "confidence", "prob_k0", "prob_k1", "prob_k2", "novel"]
 
 
 @pytest.mark.fault("D23")

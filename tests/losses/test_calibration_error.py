@@ -14,6 +14,17 @@ def test_mdca_class_by_class():
     assert batch_term(losses.mdca, logits, y) == pytest.approx(np.mean(gaps))
 
 
+@pytest.mark.parametrize(
+    ("delta", "expected"),
+    [(0.5, 0.3**2 / 2), (0.1, 0.1 * (0.3 - 0.05))],
+    ids=["quadratic", "linear"],
+)
+def test_huber_gap_by_hand(delta, expected):
+    """Confidences of .9 and .7, one of the two rows right: .8 - .5."""
+    logits = torch.tensor([[0.9, 0.1], [0.3, 0.7]]).double().log()
+    assert batch_term(losses.huber_gap, logits, torch.tensor([0, 0]), delta=delta) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("n_bins", [7, 15])
 def test_sharp_bins_give_the_expected_calibration_error(n_bins):
     """Unsure rows are right and sure ones wrong: gaps of one sign would add up to the same in any bins."""
@@ -48,3 +59,8 @@ def test_soft_bins_by_loops(norm):
 def test_settings_out_of_range(name, value):
     with pytest.raises(ConfigError, match=name):
         losses.soft_ece(*rows(4), **{name: value})
+
+
+def test_the_bend_of_the_huber_loss_must_be_positive():
+    with pytest.raises(ConfigError, match="delta"):
+        losses.huber_gap(*rows(4), delta=0.0)

@@ -49,6 +49,53 @@ def test_flsd_takes_gamma_by_the_probability_of_the_label(p, gamma):
     assert losses.flsd(logits, torch.tensor([0])).item() == pytest.approx(-((1 - p) ** gamma) * np.log(p))
 
 
+def of_probabilities(*probs):
+    return torch.tensor([probs], dtype=torch.float64).log()
+
+
+@pytest.mark.parametrize(
+    ("probs", "base"),
+    [
+        ((0.5, 0.3, 0.2), 1 - 0.5 + 0.3),
+        ((0.3, 0.5, 0.2), 1 - 0.3 + 0.2),  # the largest of those below the label's, not the largest of all
+        ((0.2, 0.5, 0.3), 1 - 0.2),  # none is below
+        ((0.4, 0.4, 0.2), 1 - 0.4 + 0.2),  # a tie is not below
+    ],
+)
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 3.0])
+def test_dual_focal_by_hand(probs, base, gamma):
+    value = losses.dual_focal(of_probabilities(*probs), torch.tensor([0]), gamma=gamma).item()
+    assert value == pytest.approx(-(base**gamma) * np.log(probs[0]))
+
+
+def test_a_certain_row_counts_twice_as_much_as_in_focal_loss_if_there_are_two_classes():
+    """Then p_j is 1 - p_y, also where p_y is so close to one that this difference has few digits."""
+    logits, y = torch.tensor([[30.0, 0.0]], dtype=torch.float64), torch.tensor([0])
+    ratio = losses.dual_focal(logits, y, gamma=1.0) / losses.focal(logits, y, gamma=1.0)
+    assert ratio.item() == pytest.approx(2.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0, 2.0, 5.0])
+def test_bsce_gra_by_hand(gamma):
+    distance = np.sqrt(0.5**2 + 0.3**2 + 0.2**2)
+    value = losses.bsce_gra(of_probabilities(0.5, 0.3, 0.2), torch.tensor([0]), gamma=gamma).item()
+    assert value == pytest.approx(-(distance**gamma) * np.log(0.5))
+
+
+def test_bsce_gra_scales_the_gradient_of_cross_entropy():
+    logits = torch.tensor([[0.3, -1.0, 2.0], [4.0, 0.5, 0.0]], dtype=torch.float64, requires_grad=True)
+    y = torch.tensor([0, 0])
+    (plain,) = torch.autograd.grad(losses.cross_entropy(logits, y).sum(), logits)
+    (scaled,) = torch.autograd.grad(losses.bsce_gra(logits, y).sum(), logits)
+    torch.testing.assert_close(scaled, plain * losses.brier(logits, y).detach()[:, None])
+
+
+def test_the_exponent_of_bsce_gra_can_be_learned_row_by_row():
+    logits, y = torch.tensor([[0.3, -1.0], [2.0, 0.5]], dtype=torch.float64), torch.tensor([0, 1])
+    gamma = torch.tensor([0.7, 3.0], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda g: losses.bsce_gra(logits, y, gamma=g), gamma)
+
+
 class RowGamma(SampleWeights):
     """A free gamma for each training row."""
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from sklearn.metrics import brier_score_loss
 
-from selfcal.errors import ConfigError
-from selfcal.metrics import accuracy, brier_score, log_loss
+from selfcal.errors import ConfigError, DataError
+from selfcal.metrics import accuracy, brier_score, expected_calibration_error, log_loss
 
 from .strategies import predictions, weights_for
 
@@ -66,3 +66,17 @@ def test_the_scale_of_the_brier_score_is_that_of_scikit_learn(k, scale_by_half):
 def test_an_unknown_scale_of_the_brier_score():
     with pytest.raises(ConfigError, match="scale_by_half must be True, False or"):
         brier_score([0], [[1.0, 0.0]], scale_by_half="half")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("row", [[-0.5, 1.5], [np.nan, 1.0], [np.inf, -np.inf], [1.0, 1e-2]])
+def test_rows_that_are_no_probabilities_are_refused_in_every_precision(dtype, row):
+    with pytest.raises(DataError, match="row 1 is"):
+        brier_score([0, 1], np.array([[0.5, 0.5], row], dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_negative_zero_is_a_zero(dtype):
+    probs = np.array([[-0.0, 1.0], [1.0, -0.0]], dtype)
+    assert brier_score([1, 1], probs) == 1.0
+    assert expected_calibration_error([1, 1], probs) == 0.5

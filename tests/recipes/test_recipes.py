@@ -6,7 +6,16 @@ import warnings
 import numpy as np
 import pytest
 
-from selfcal import Ensemble, Recipe, SelfCalibratedClassifier, calibrators, losses, outer, recipes
+from selfcal import (
+    Ensemble,
+    Recipe,
+    SelfCalibratedClassifier,
+    calibrators,
+    losses,
+    outer,
+    recipes,
+    selections,
+)
 from selfcal.datasets import Blobs
 from selfcal.errors import CalibrationWarning, ConfigError, DataError
 
@@ -56,7 +65,7 @@ def test_every_post_hoc_method_works_in_the_classifier(name):
 
 OWN_LOSS = [name for name, recipe in for_one_network().items() if recipe.loss is not losses.cross_entropy]
 META = ["gamma_net_sece", "gamma_net_dece", "gamma_net", "ce_dece", "ce_sece"]
-FIXED_LOSS = [name for name in OWN_LOSS if name not in (*META, "mixup")]
+FIXED_LOSS = [name for name in OWN_LOSS if name not in (*META, "mixup", "dynamic_pruning")]
 
 
 @pytest.mark.parametrize("name", dict.fromkeys([*OWN_LOSS, *META]))
@@ -86,6 +95,17 @@ def test_settings_out_of_range_fail_before_training():
         recipes.focal(gamma=-1.0)
     with pytest.raises(ConfigError, match="weighted must be True or False"):
         recipes.mmce(weighted="no")
+
+
+def test_dynamic_pruning_is_a_loss_and_a_selection():
+    recipe = recipes.dynamic_pruning(alpha=2.0, delta=0.3, fraction=0.2, every=3, momentum=0.4, least=0.6)
+    assert (recipe.loss.func, recipe.loss.keywords) == (losses.huber_gap, {"alpha": 2.0, "delta": 0.3})
+    assert recipe.selection == selections.DynamicPruning(fraction=0.2, every=3, momentum=0.4, least=0.6)
+    default = recipes.dynamic_pruning()
+    assert default.selection == selections.DynamicPruning()
+    assert inspect.signature(default.loss) == inspect.signature(losses.huber_gap)
+    with pytest.raises(ConfigError, match="fraction must be a number in"):
+        recipes.dynamic_pruning(fraction=0.0)
 
 
 def test_weighted_mmce():

@@ -1,15 +1,29 @@
 """The reject option with an uncertainty score instead of the confidence."""
 
+import inspect
+
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from selfcal import uncertainty
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, DataError
 from selfcal.reject import Costs, SelectiveClassifier
-from selfcal.uncertainty import Entropy, KNearestNeighbors, Margin, MaximumProbability, TrustScore
+from selfcal.uncertainty import (
+    Entropy,
+    FeatureScore,
+    KNearestNeighbors,
+    LogitScore,
+    Margin,
+    MaximumProbability,
+    MemberScore,
+    ProbabilityScore,
+    TrustScore,
+    UncertaintyScore,
+)
 
 X, y = Blobs(std=1.7).sample(9000, seed=0)
 MODEL = GaussianNB().fit(X[:1000], y[:1000])
@@ -78,3 +92,40 @@ def test_mistakes_are_explained():
 
     with pytest.raises(DataError, match="finite number for each"):
         SelectiveClassifier(MODEL, max_risk=0.1, score=Broken()).fit(X[1000:], y[1000:])
+
+
+FOREST = RandomForestClassifier(n_estimators=20, min_samples_leaf=5, random_state=0).fit(X[:1000], y[:1000])
+NEVER_SURE = {"KNearestNeighbors", "Mahalanobis", "Reconstruction"}
+"""Scores that say how strange a row is, not how likely an error: no threshold on them need have a low risk."""
+SCORES = [
+    kind
+    for kind in (getattr(uncertainty, name) for name in uncertainty.__all__)
+    if issubclass(kind, UncertaintyScore) and not inspect.isabstract(kind)
+]
+
+
+def fitted(kind):
+    score = kind()
+    for base, given in (
+        (ProbabilityScore, FOREST.predict_proba),
+        (LogitScore, lambda rows: np.log(np.maximum(FOREST.predict_proba(rows), 1e-300))),
+        (MemberScore, lambda rows: np.array([tree.predict_proba(rows) for tree in FOREST.estimators_])),
+        (FeatureScore, lambda rows: rows),
+    ):
+        if isinstance(score, base):
+            return score.fit(given(X[:1000]), y[:1000])
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("kind", SCORES, ids=lambda kind: kind.__name__)
+@pytest.mark.filterwarnings("ignore::selfcal.errors.PromiseWarning")
+def test_every_score_rejects_by_its_own_order_and_keeps_the_guarantee(kind):
+    score = fitted(kind)
+    careful = SelectiveClassifier(FOREST, max_risk=0.2, score=score).fit(X[1000:5000], y[1000:5000])
+    accepted = careful.accepts(X[5000:])
+    np.testing.assert_array_equal(accepted, score.of(FOREST, X[5000:]) <= -careful.threshold_)
+    if accepted.any():
+        wrong = (FOREST.predict(X[5000:]) != y[5000:])[accepted]
+        # the risk is at most 20% with probability 95%; four standard errors of these rows on top
+        assert wrong.mean() <= 0.2 + 4 * np.sqrt(0.16 / len(wrong))
+    assert accepted.any() or kind.__name__ in NEVER_SURE

@@ -22,6 +22,7 @@ FORMULAS = [
     "standard",
     "temperature",
     "ensemble_temperature",
+    "smart",
     "vector",
     "matrix",
     "structured_matrix",
@@ -44,16 +45,17 @@ def fitted(method, y=Y, **settings):
         return model.fit(1e3 + X, y)
 
 
-SEVERAL_ANSWERS = [
+PREDICTIVES = [
     "mc_dropout",
     "laplace",
     recipes.laplace(structure="full", predictive="probit"),
     recipes.laplace(predictive="probit"),
     "batch_ensemble",
+    "feature_clipping",
 ]
 
 
-@pytest.mark.parametrize("method", [*FORMULAS, "attended_temperature", "bo4sc", *SEVERAL_ANSWERS], ids=str)
+@pytest.mark.parametrize("method", [*FORMULAS, "attended_temperature", "bo4sc", *PREDICTIVES], ids=str)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_formulas_before_they_are_written(method, n_classes):
     """Without the detour by a file, which takes a second, and closer."""
@@ -82,9 +84,7 @@ def test_trees_before_they_are_written(monkeypatch):
 def test_calibrators_that_are_no_formula_are_told(tmp_path, method):
     model = fitted(method)
     model.calibrator_.is_identity_ = False
-    with pytest.raises(
-        ConfigError, match=r"one of AttendedTemperatureScaling, .*VectorScaling to be written as ONNX"
-    ):
+    with pytest.raises(ConfigError, match=r"one of SMART, .*VectorScaling to be written as ONNX"):
         to_onnx(model, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -307,7 +307,9 @@ def test_a_calibrator_of_ones_own_is_refused(tmp_path):
     class TemperatureScaling(calibrators.TemperatureScaling):
         pass
 
-    with pytest.raises(ConfigError, match=r"must be one of BBQ, AttendedTemperatureScaling.*to be stored"):
+    with pytest.raises(
+        ConfigError, match=r"must be one of BBQ, SMART, AttendedTemperatureScaling.*to be stored"
+    ):
         fitted(recipes.post_hoc(TemperatureScaling())).save(tmp_path / "model")
 
 

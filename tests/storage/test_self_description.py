@@ -21,6 +21,7 @@ from selfcal.label_noise.corrected import NoiseCorrected
 from selfcal.models.spec import MAX_DEPTH, NETWORKS, Builder, Wrapper, has_own, spec_of, summary_of, wrappers
 from selfcal.models.trees import TreeColumns, Trees
 from selfcal.predictive import LastLayerLaplace, MonteCarloDropout
+from selfcal.predictive.clipping import ClippedFeatures
 from selfcal.predictive.laplace import LaplaceModule
 from selfcal.predictive.mc_dropout import DropoutPasses
 from selfcal.storage.parts import restored_module, weights_of
@@ -93,6 +94,7 @@ WRAPPED = {
     LogarithmicPool: lambda: LogarithmicPool([network(), ensemble(network("tabular"))], [0.7, 0.6]),
     NoiseCorrected: lambda: corrected(network()),
     Trees: boosting,
+    ClippedFeatures: lambda: ClippedFeatures(network("tabular"), 0.1),
     Sharpened: lambda: sharpened(network()),
     DropoutPasses: lambda: predicting(MonteCarloDropout(passes=3), network("tabular")),
     LaplaceModule: lambda: predicting(LastLayerLaplace(), network()),

@@ -66,9 +66,10 @@ def interrupted(go, stops=(12, 30, 48)):
         "ce_dece",
         "mixup",
         "isoreg",
+        recipes.dynamic_pruning(every=2, least=0.2),
         recipes.bo4sc(inner_steps=7, hypergradient=Unrolled()),
     ],
-    ids=lambda recipe: recipe if isinstance(recipe, str) else "unrolled",
+    ids=lambda recipe: recipe if isinstance(recipe, str) else recipe.name,
 )
 def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(recipe, tmp_path):
     assert digest(interrupted(lambda **s: run(recipe, tmp_path, **s))) == digest(run(recipe))

@@ -82,7 +82,7 @@ def test_warnings_of_training_become_notes(monkeypatch):
 
     monkeypatch.setattr(SelfCalibratedClassifier, "fit", warned)
     with pytest.warns(UserWarning, match="something is odd"):
-        model = TableModel("standard", max_epochs=1).fit(table_of(60), "kind")
+        model = TableModel("standard", max_epochs=1, novelty=None).fit(table_of(60), "kind")
     assert model.notes == ("something is odd",)
     assert model.report.notes == ("something is odd",)
 

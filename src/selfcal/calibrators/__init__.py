@@ -16,12 +16,14 @@ from selfcal.calibrators.matrix import MatrixScaling
 from selfcal.calibrators.platt import PlattScaling
 from selfcal.calibrators.polynomial import PolynomialCalibration
 from selfcal.calibrators.scaling_binning import ScalingBinning
+from selfcal.calibrators.smart import SMART
 from selfcal.calibrators.structured_matrix import StructuredMatrixScaling
 from selfcal.calibrators.temperature import TemperatureScaling
 from selfcal.calibrators.vector import VectorScaling
 
 __all__ = [
     "BBQ",
+    "SMART",
     "AttendedTemperatureScaling",
     "BetaCalibration",
     "DirichletCalibration",
@@ -43,6 +45,7 @@ POST_HOC: dict[str, type[LogitCalibrator]] = {
     "temperature": TemperatureScaling,
     "ensemble_temperature": EnsembleTemperatureScaling,
     "attended_temperature": AttendedTemperatureScaling,
+    "smart": SMART,
     "vector": VectorScaling,
     "matrix": MatrixScaling,
     "structured_matrix": StructuredMatrixScaling,

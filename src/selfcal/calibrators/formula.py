@@ -32,6 +32,15 @@ class Operations(Protocol):
     def log_odds(self, z: Any) -> Any:
         """Each logit less the logsumexp of the others; of two classes, those of the second alone."""
 
+    def exp(self, x: Any) -> Any:
+        """The exponential."""
+
+    def clip(self, x: Any, low: float, high: float) -> Any:
+        """Values outside of the limits moved to the nearer one."""
+
+    def top_two_gap(self, z: Any) -> Any:
+        """The highest logit of each row less the second highest, as a column."""
+
     def one_vs_rest(self, values: Any) -> Any:
         """Rows normalised to sum to one; a single column is the probability of the second of two classes."""
 

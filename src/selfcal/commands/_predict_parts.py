@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from selfcal._support.files import remove_leftovers, write_atomically
 from selfcal._support.locks import locked
 from selfcal._support.progress import progress_bar
+from selfcal.commands._answering import Answering
 from selfcal.errors import ConfigError, DataError, PromiseWarning
 from selfcal.tabular.io import read_batches, write_batches
 
@@ -36,6 +37,7 @@ class PartOptions:
     keep: tuple[str, ...]
     threshold: float | None
     sets: float | None
+    novel: str
     excel_safe: bool
     reading: dict[str, Any]
     batch_rows: int
@@ -48,6 +50,7 @@ class Predicted:
     rows: int
     abstained: int
     in_sets: int
+    marked: int
     unseen: dict[str, int]
     extra: tuple[str, ...]
 
@@ -113,24 +116,22 @@ def predict_parts(
         remove_leftovers(folder)
         _check_settings(folder, options, resume=resume)
         calls = [(path, str(out), options) for path, out in todo]
-        rows = abstained = in_sets = 0
+        rows = abstained = in_sets = marked = 0
         unseen: Counter[str] = Counter()
         extra: tuple[str, ...] = ()
         with progress_bar("Predicting", total, show) as advance:
             for done, found in enumerate(_results(calls, jobs), start=total - len(todo) + 1):
                 rows, abstained = rows + found.rows, abstained + found.abstained
-                in_sets += found.in_sets
+                in_sets, marked = in_sets + found.in_sets, marked + found.marked
                 unseen.update(found.unseen)
                 extra = found.extra
                 advance(done, f"files, {rows:,} rows")
-    return Predicted(rows, abstained, in_sets, dict(unseen), extra)
+    return Predicted(rows, abstained, in_sets, marked, dict(unseen), extra)
 
 
 def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
     """Predict one file; the output appears whole or not at all."""
-    from selfcal.commands.predict import Answering
-
-    answering = Answering(_model(options.model), list(options.keep))
+    answering = Answering(_model(options.model), list(options.keep), novel=options.novel)
     answering.threshold = options.threshold
     if options.sets is not None:
         with warnings.catch_warnings():
@@ -141,7 +142,8 @@ def predict_part(path: str, out: str, options: PartOptions) -> Predicted:
         rows = write_batches(answering.answers(parts), out, excel_safe=options.excel_safe)
     except DataError as error:
         raise DataError(str(error) if path in str(error) else f"{path}: {error}") from error
-    return Predicted(rows, answering.abstained, answering.in_sets, dict(answering.unseen), answering.extra)
+    found = answering.abstained, answering.in_sets, answering.marked
+    return Predicted(rows, *found, dict(answering.unseen), answering.extra)
 
 
 @functools.lru_cache(maxsize=1)

@@ -73,6 +73,12 @@ def fit(
             help="After the evaluation, train on all rows and store that model; predict --max-risk refuses it.",
         ),
     ] = False,
+    novelty: Annotated[
+        float,
+        typer.Option(
+            help="The fraction of ordinary rows that predict may mark as unlike the training data; 0 marks none."
+        ),
+    ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and of the training.")] = 0,
     max_epochs: MaxEpochs = None,
     time_budget: Annotated[
@@ -121,6 +127,7 @@ def fit(
     folder = Path(f"{stem(data)}-model") if out is None else out
     one_of("--method", method, METHODS)
     in_range("--held-out", held_out, 0.01, 0.9)
+    in_range("--novelty", novelty, 0, 0.5)
     if time_budget is not None:
         in_range("--time-budget", time_budget, 0, open_low=True)
     budget = half_the_memory() if memory is None else bytes_of("--memory", memory)
@@ -141,6 +148,7 @@ def fit(
         seed=seed,
         held_out=held_out,
         refit=refit,
+        novelty=novelty or None,
         max_levels=max_levels,
         memory=budget,
         checkpoint_dir=unfinished(folder) / CHECKPOINT,
@@ -254,6 +262,9 @@ def show_model(model: TableModel, folder: Path) -> None:
     say()
     if model.report.importance is not None:
         say(columns_that_matter(model.report.importance))
+        say()
+    if model.report.novelty is not None:
+        say(f"Rows unlike the training data: {model.report.novelty.text}")
         say()
     if model.report.refit is not None:
         say(model.report.refit.text)

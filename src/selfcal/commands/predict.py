@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from selfcal.commands._answering import NOVEL, Answering
 from selfcal.commands._options import Progress, TextOptions, grouped
 from selfcal.commands._outputs import Force, check_file
 from selfcal.commands._shared import AsJson, note, print_json, read_showing, say, words
 from selfcal.errors import ConfigError, PromiseWarning
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from selfcal.conformal import ConformalClassifier
-    from selfcal.workflows.table_model import Answers, TableModel
+    from selfcal.workflows.table_model import TableModel
 
 
 ROWS, NUMBERS = 65_536, 2**24
@@ -63,6 +62,14 @@ def predict(
             help="Add the set of classes that contains the true one for this fraction of new rows, e.g. 0.95."
         ),
     ] = None,
+    novel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mark|abstain|off",
+            help="Rows unlike the training data: mark them in the column novel, abstain on them as well, or off. "
+            "Default: mark, if the model can tell.",
+        ),
+    ] = None,
     keep: Annotated[
         str | None,
         typer.Option(help="Columns of the data to copy, separated by commas. The target is always copied."),
@@ -79,8 +86,9 @@ def predict(
 ) -> None:
     """Write the class, the confidence and every probability of each row, in the order of the rows.
 
-    With --max-risk, the column abstain is true for rows on which the model abstains; with --sets, the column
-    prediction_set is a list of classes, such as ["benign", "malignant"]. Several files, a folder or a pattern give a
+    The column novel is true for rows unlike the training data. With --max-risk or --novel abstain, the column abstain
+    is true for rows on which the model abstains; with --sets, the column prediction_set is a list of classes, such as
+    ["benign", "malignant"]. Several files, a folder or a pattern give a
     folder with one file for each; --resume continues after an interruption.
 
     Try:
@@ -88,6 +96,8 @@ def predict(
       selfcal predict patients-model new.csv --out predictions.csv
 
       selfcal predict patients-model new.csv --out - --max-risk 0.05 | head
+
+      selfcal predict patients-model new.csv --out predictions.csv --novel abstain
 
       selfcal predict patients-model 'in-*.parquet' --out predictions --jobs 4
     """
@@ -98,10 +108,7 @@ def predict(
 
     if as_json and out == "-":
         raise ConfigError("--json and --out - cannot both write to standard output. Pass a file to --out.")
-    if max_risk is not None and not 0 < max_risk < 1:
-        raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
-    if sets is not None and not 0 < sets < 1:
-        raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
+    _check_wishes(max_risk, sets, novel)
     reading = text.reading()
     kept = [] if keep is None else words("--keep", keep)
     files = model_files(model)
@@ -117,6 +124,7 @@ def predict(
             jobs=jobs,
             max_risk=max_risk,
             sets=sets,
+            novel=novel,
             kept=kept,
             excel_safe=excel_safe,
             reading=reading,
@@ -133,9 +141,9 @@ def predict(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept)
+    answering = Answering(loaded, kept, novel=_checked_novel(loaded, novel))
     if max_risk is not None:
-        answering.threshold, promise = _noted_threshold(loaded, max_risk)
+        answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
     if sets is not None:
         answering.conformal, set_guarantee = _noted_sets(loaded, sets)
     garbled = out == "-" and sys.stdout.isatty()  # by a progress bar among the rows
@@ -149,26 +157,58 @@ def predict(
     note(*answering.notes())
     result: dict[str, Any] = {"rows": rows, "out": out, "notes": answering.notes()}
     if max_risk is not None:
-        result |= {"abstained": answering.abstained, **promise}
-    if answering.conformal is not None:
-        result |= {"mean_set_size": answering.mean_set_size, "set_guarantee": set_guarantee}
+        result |= promise
+    if sets is not None:
+        result["set_guarantee"] = set_guarantee
+    result |= answering.found()
     if as_json:
         print_json(result)
     elif out != "-":
-        say(f"{counted(rows, 'row')}{_summary(answering, max_risk)}: {out}")
+        say(f"{counted(rows, 'row')}{_summary(answering)}: {out}")
 
 
-def _summary(answering: Answering, max_risk: float | None) -> str:
+def _check_wishes(max_risk: float | None, sets: float | None, novel: str | None) -> None:
+    """Refuse values that no model could fulfil."""
+    from selfcal._support.checks import one_of
+
+    if max_risk is not None and not 0 < max_risk < 1:
+        raise ConfigError(f"--max-risk must be between 0 and 1, for example 0.05; got {max_risk:g}.")
+    if sets is not None and not 0 < sets < 1:
+        raise ConfigError(f"--sets must be between 0 and 1, for example 0.95; got {sets:g}.")
+    if novel is not None:
+        one_of("--novel", novel, NOVEL)
+
+
+def _summary(answering: Answering) -> str:
     """What was found besides the number of rows."""
-    withheld = f", abstained on {answering.abstained:,} of them" if max_risk is not None else ""
+    found = answering.found()
+    text = f", abstained on {answering.abstained:,} of them" if answering.abstains else ""
+    if "novel" in found:
+        text += (
+            f", {found['novel']:,} unlike the training data (up to {found['novel_expected']:,.1f} expected)"
+        )
     size = answering.mean_set_size
-    return withheld + ("" if size is None else f", sets of {size:.2f} classes on average")
+    return text + ("" if size is None else f", sets of {size:.2f} classes on average")
 
 
-def _noted_threshold(model: TableModel, max_risk: float) -> tuple[float, dict[str, Any]]:
+def _checked_novel(model: TableModel, novel: str | None) -> str:
+    """What to do with rows unlike the training data; by default to mark them, if the model can tell."""
+    if model.detector is not None:
+        return novel or "mark"
+    if novel in ("mark", "abstain"):
+        raise ConfigError(
+            f"--novel {novel} needs a novelty score; this model has none: selfcal fit was run with --novelty 0 or "
+            "--refit, on few rows or many columns, or in an earlier version. Fit it again, or leave --novel out."
+        )
+    return "off"
+
+
+def _noted_threshold(model: TableModel, max_risk: float, novel: str) -> tuple[float, dict[str, Any]]:
     """The threshold on the confidence and, once it is printed, what it guarantees."""
     threshold, guarantee = model.threshold(max_risk)
     text = _in_options(guarantee.text, "Pass a higher --max-risk, or fit the model on more rows.")
+    if novel == "abstain":
+        text += " This includes the answers that --novel abstain withholds as well."
     note(text)
     return threshold, {"guarantee": text, "threshold_holds": guarantee.holds}
 
@@ -203,6 +243,7 @@ def _predict_several(
     jobs: int,
     max_risk: float | None,
     sets: float | None,
+    novel: str | None,
     kept: list[str],
     excel_safe: bool,
     reading: dict[str, Any],
@@ -222,29 +263,34 @@ def _predict_several(
     from selfcal.workflows.table_model import TableModel  # imports torch, so the checks above come first
 
     loaded = TableModel.load(model)
-    answering = Answering(loaded, kept)
+    answering = Answering(loaded, kept, novel=_checked_novel(loaded, novel))
     result: dict[str, Any] = {}
     if max_risk is not None:
-        answering.threshold, promise = _noted_threshold(loaded, max_risk)
+        answering.threshold, promise = _noted_threshold(loaded, max_risk, answering.novel)
         result |= promise
     if sets is not None:
         answering.conformal, result["set_guarantee"] = _noted_sets(loaded, sets)
     options = several_files.PartOptions(
-        str(model), tuple(kept), answering.threshold, sets, excel_safe, reading, _batch_rows(loaded)
+        str(model),
+        tuple(kept),
+        answering.threshold,
+        sets,
+        answering.novel,
+        excel_safe,
+        reading,
+        _batch_rows(loaded),
     )
     found = several_files.predict_parts(
         todo, folder, options, total=len(paths), jobs=jobs, resume=resume, show=progress or None
     )
     answering.unseen, answering.extra = Counter(found.unseen), found.extra
     answering.abstained, answering.rows, answering.in_sets = found.abstained, found.rows, found.in_sets
+    answering.marked = found.marked
     note(*answering.notes())
     finished = len(paths) - len(todo)
     if finished:
         note(f"{finished} of {len(paths)} files were finished before.")
-    if max_risk is not None:
-        result["abstained"] = found.abstained
-    if sets is not None:
-        result["mean_set_size"] = answering.mean_set_size
+    result |= answering.found()
     if as_json:
         files = {"found": len(paths), "finished_before": finished}
         print_json(
@@ -252,7 +298,7 @@ def _predict_several(
         )
         return
     rows = counted(found.rows, "row")
-    say(f"{counted(len(todo), 'file')}, {rows}{_summary(answering, max_risk)}: {folder}")
+    say(f"{counted(len(todo), 'file')}, {rows}{_summary(answering)}: {folder}")
 
 
 @contextmanager
@@ -266,72 +312,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-class Answering:
-    """Predicts a table part by part, and collects the notes to print at the end."""
-
-    def __init__(self, model: TableModel, keep: list[str]) -> None:
-        self.model, self.keep = model, keep
-        self.threshold: float | None = None
-        self.conformal: ConformalClassifier | None = None
-        self.abstained = self.rows = self.in_sets = 0
-        self.unseen: Counter[str] = Counter()
-        self.extra: tuple[str, ...] = ()
-
-    def answers(self, parts: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        from selfcal.workflows.layout import rows_counted_from
-
-        start = 0
-        for part in parts:
-            with rows_counted_from(start):
-                said = self.model.predict(part)
-            self.unseen.update(said.unseen)
-            self.extra = said.extra
-            yield self._columns(part, said)
-            start += part.height
-
-    @property
-    def mean_set_size(self) -> float | None:
-        """The mean number of classes in a set; None without sets."""
-        return self.in_sets / self.rows if self.conformal is not None and self.rows else None
-
-    def notes(self) -> tuple[str, ...]:
-        from selfcal.tabular.preprocessing import Encoded
-
-        ignored = tuple(name for name in self.extra if name not in self.keep)
-        return Encoded(self.model.held_out_confidence[:0, None], dict(self.unseen), ignored).notes
-
-    def _columns(self, part: pl.DataFrame, said: Answers) -> pl.DataFrame:
-        import numpy as np
-        import polars as pl
-
-        from selfcal.tabular.schema import column_named
-        from selfcal.workflows.set_column import SET_COLUMN, set_column
-
-        names = pl.Series(self.model.classes, dtype=pl.String)
-        columns = {
-            "predicted": names.gather(said.chosen),
-            "confidence": pl.Series(said.confidence),
-            **{
-                f"prob_{name}": pl.Series(said.probs[:, code]) for code, name in enumerate(self.model.classes)
-            },
-        }
-        if self.threshold is not None:
-            abstain = said.confidence < self.threshold
-            self.abstained += int(abstain.sum())
-            columns["abstain"] = pl.Series(abstain)
-        if self.conformal is not None:
-            sets = self.conformal.predict_set(said.probs) if part.height else np.empty((0, 0), dtype=bool)
-            self.rows, self.in_sets = self.rows + part.height, self.in_sets + int(sets.sum())
-            columns[SET_COLUMN] = set_column(sets, self.model.classes)
-        kept = [column_named(part, name) for name in self.keep]
-        target = self.model.schema.target
-        if target in part.columns and target not in kept:
-            kept.insert(0, target)
-        clash = [name for name in kept if name in columns]
-        if clash:
-            raise ConfigError(
-                f"Column {clash[0]!r} of the data has the name of a column of the predictions. Rename it in the data."
-            )
-        return pl.DataFrame([*(part[name] for name in kept), *(s.alias(n) for n, s in columns.items())])

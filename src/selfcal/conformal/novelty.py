@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,6 +16,7 @@ from selfcal._support import checks
 from selfcal._support.checks import Float
 from selfcal.conformal.guarantee import percent, rank_for_coverage, rows_for_coverage
 from selfcal.errors import ConfigError, PromiseWarning
+from selfcal.storage.novelty import NoveltyState
 from selfcal.uncertainty import UncertaintyScore
 
 
@@ -26,13 +28,14 @@ class NoveltyDetector(BaseEstimator):
     many strange rows are flagged depends on the score, and is not guaranteed.
 
     Args:
-        estimator: A fitted classifier.
+        estimator: A fitted classifier; None if `X` is the input of the score itself, such as features.
         score: A fitted score of `selfcal.uncertainty`, such as ``KNearestNeighbors().fit(X_train, y_train)``.
         false_alarms: The fraction of ordinary rows that may be flagged, in (0, 1).
 
     Attributes:
         threshold_: Rows with a higher score are flagged.
         guarantee_: The guarantee, in words.
+        held_out_: The scores of the held-out rows, in ascending order.
 
     Example:
         >>> from sklearn.naive_bayes import GaussianNB
@@ -73,11 +76,64 @@ class NoveltyDetector(BaseEstimator):
                 f"score must be a fitted score of selfcal.uncertainty; got {self.score!r}. Pass one such as "
                 "KNearestNeighbors().fit(X_train, y_train)."
             )
-        self._known = np.sort(self.score.of(self.estimator, X))
-        n = len(self._known)
+        return self._calibrated(np.sort(self._strangeness(X)))
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Whether each row is flagged."""
+        check_is_fitted(self)
+        return self._strangeness(X) > self.threshold_
+
+    def p_value(self, X: Any) -> Float:
+        """The conformal p-value of each row: the fraction of held-out rows, and itself, that are as strange."""
+        check_is_fitted(self)
+        n = len(self.held_out_)
+        below = np.searchsorted(self.held_out_, self._strangeness(X), side="left")
+        return (n - below + 1) / (n + 1)
+
+    def p_value_of_many(self, n_flagged: int, n_rows: int) -> float:
+        """The probability of at least so many flagged rows among rows from the distribution of the held-out ones.
+
+        A small one tells that a table as a whole differs from them. With the threshold at rank j from the top of n
+        held-out rows, it is the probability that the `n_flagged` + j - 1 strangest of all rows have fewer than j
+        held-out ones: a sum of the hypergeometric distribution.
+
+        Example:
+            >>> from selfcal.uncertainty import KNearestNeighbors
+            >>> score = KNearestNeighbors().fit([[-1.0], [1.0]], [0, 1])
+            >>> detector = NoveltyDetector(None, score).fit(np.linspace(-2, 2, 99)[:, None])
+            >>> detector.p_value_of_many(5, 100) > 0.4, detector.p_value_of_many(20, 100) < 1e-3
+            (True, True)
+        """
+        check_is_fitted(self)
+        n = len(self.held_out_)
+        from_top = n + 1 - self._rank
+        if not n_flagged or from_top < 1:
+            return 1.0
+        return float(hypergeom.cdf(from_top - 1, n + n_rows, n, n_flagged + from_top - 1))
+
+    @property
+    def state(self) -> NoveltyState:
+        """The fitted state, for storage."""
+        check_is_fitted(self)
+        return NoveltyState(self.score, self.held_out_, self.false_alarms)
+
+    @classmethod
+    def from_state(cls, state: NoveltyState) -> Self:
+        """The detector with this state, for the input of the score."""
+        return cls(None, state.score, false_alarms=state.false_alarms)._calibrated(state.held_out)
+
+    def _strangeness(self, X: Any) -> Float:
+        """The score of each row; of rows so far away that it overflows, infinity."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self.score.score(X) if self.estimator is None else self.score.of(self.estimator, X)
+        return np.where(np.isnan(found), np.inf, found)
+
+    def _calibrated(self, held_out: Float) -> Self:
+        self.held_out_ = held_out
+        n = len(held_out)
         usual = float(f"{1 - self.false_alarms:.12g}")  # 0.99, and not 0.98999...
-        rank = rank_for_coverage(usual, n)
-        self.threshold_ = float(self._known[rank - 1]) if rank <= n else math.inf
+        rank = self._rank = rank_for_coverage(usual, n)
+        self.threshold_ = float(held_out[rank - 1]) if rank <= n else math.inf
         if rank <= n:
             rate = percent(self.false_alarms)
             self.guarantee_ = (
@@ -88,24 +144,12 @@ class NoveltyDetector(BaseEstimator):
                 f"No row is flagged: at most {percent(self.false_alarms)} false alarms take at least "
                 f"{rows_for_coverage(usual):,} held-out rows; there are {n:,}. Pass more rows, or a higher rate."
             )
-            warnings.warn(self.guarantee_, PromiseWarning, stacklevel=2)
+            warnings.warn(self.guarantee_, PromiseWarning, stacklevel=3)
         return self
-
-    def is_novel(self, X: Any) -> NDArray[np.bool_]:
-        """Whether each row is flagged."""
-        check_is_fitted(self)
-        return self.score.of(self.estimator, X) > self.threshold_
-
-    def p_value(self, X: Any) -> Float:
-        """The conformal p-value of each row: the fraction of held-out rows, and itself, that are as strange."""
-        check_is_fitted(self)
-        n = len(self._known)
-        below = np.searchsorted(self._known, self.score.of(self.estimator, X), side="left")
-        return (n - below + 1) / (n + 1)
 
     def __sklearn_clone__(self) -> NoveltyDetector:
         """The same estimator and score, which stay fitted, with no threshold chosen."""
         return NoveltyDetector(**self.get_params(deep=False))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_known")
+        return hasattr(self, "held_out_")

@@ -129,6 +129,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         method_: The `Recipe` or `Ensemble` it was trained by.
         module_: The trained network, or the networks of an ensemble as one module.
         calibrator_: The fitted post-hoc calibrator, or None.
+        novelty_: The `NoveltyDetector` of `fit_novelty`, or None.
         history_: The course of training, as plain arrays.
         n_iter_: Inner steps taken.
         best_iter_: The inner step whose state was kept.
@@ -193,7 +194,7 @@ class SelfCalibratedClassifier(FittedClassifier):
             self.__dict__.pop(name, None)  # nothing of an old fit may meet the new classes
         self.check_settings()
         self.method_ = self._method()
-        self.preprocessor_ = None
+        self.preprocessor_ = self.novelty_ = None
         seed = self._seed()
         frame = frame_of(X)
         cells = feature_table(self, X, reset=True) if frame is None else frame

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from selfcal._support.checks import Float, Int, such
+from selfcal._support.checks import Float, Int, label_codes, such
 from selfcal.calibrators.interface import Calibrator
+from selfcal.conformal.novelty import NoveltyDetector
 from selfcal.ensembles import Ensemble
 from selfcal.errors import ConfigError, DataError
-from selfcal.estimators.inputs import feature_table
+from selfcal.estimators.inputs import feature_table, labels
 from selfcal.estimators.scaling import MAX_SCALED, Scaling
 from selfcal.estimators.settings import ClassifierSettings
 from selfcal.estimators.tables import encoded, remember_columns
@@ -25,6 +26,7 @@ from selfcal.storage import ClassifierState, Storable
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.problem import forward_in_blocks, members_in_blocks, n_answers
 from selfcal.training.recipe import Recipe
+from selfcal.uncertainty import FeatureScore, Mahalanobis
 
 
 class Predicted(NamedTuple):
@@ -55,6 +57,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     batch_reduced_: int
     data_fingerprint_: str | None
     selection_: list[dict[str, Any]]
+    novelty_: NoveltyDetector | None
     _scaling: Scaling
     _n_rows: int
 
@@ -98,6 +101,80 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     def predict_encoded(self, values: Float) -> Predicted:
         """The same for rows that `preprocessor_` has encoded, of which there may be none."""
         return self._predicted(self._scores(values))
+
+    def features(self, X: ArrayLike) -> Float:
+        """The rows as the network takes them: encoded and scaled numbers, on which distances mean something."""
+        check_is_fitted(self)
+        return self.features_encoded(self._numbers(X))
+
+    def features_encoded(self, values: Float) -> Float:
+        """The same for rows that `preprocessor_` has encoded."""
+        return self._scaling.scaled(values)
+
+    def fit_novelty(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_held_out: ArrayLike,
+        *,
+        score: FeatureScore | None = None,
+        false_alarms: float = 0.05,
+    ) -> Self:
+        """Learn to tell rows unlike the training rows, for `is_novel`; the predictions stay as they are.
+
+        Args:
+            X: The rows given to `fit`, or some of them.
+            y: Their labels.
+            X_held_out: Other rows, which choose the threshold and need no labels.
+            score: A score of features from `selfcal.uncertainty`; by default `Mahalanobis`.
+            false_alarms: The fraction of rows like the held-out ones that may be flagged.
+
+        Returns:
+            The classifier; `novelty_` is the fitted `NoveltyDetector`, whose `guarantee_` is exact.
+
+        Example:
+            >>> from selfcal import SelfCalibratedClassifier
+            >>> from selfcal.datasets import Blobs
+            >>> X, y = Blobs(std=1.7).sample(300, seed=0)
+            >>> clf = SelfCalibratedClassifier("temperature", max_epochs=5, random_state=0).fit(X[:200], y[:200])
+            >>> clf.fit_novelty(X[:200], y[:200], X[200:]).is_novel([[0.0, 0.0], [90.0, 90.0]])
+            array([False,  True])
+        """
+        features = self.features(X)
+        codes = label_codes(labels(y, len(features)), len(self.classes_), self.classes_)
+        return self._fit_novelty(features, codes, self.features(X_held_out), score, false_alarms)
+
+    def fit_novelty_encoded(
+        self, values: Float, codes: Int, held_out: Float, *, false_alarms: float = 0.05
+    ) -> Self:
+        """The same for rows that `preprocessor_` has encoded, with the codes of their labels."""
+        features = self.features_encoded
+        return self._fit_novelty(features(values), codes, features(held_out), None, false_alarms)
+
+    def is_novel(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each row is unlike the training rows, at the rate of false alarms of `fit_novelty`."""
+        check_is_fitted(self)
+        return self.is_novel_encoded(self._numbers(X, warn=True))
+
+    def is_novel_encoded(self, values: Float) -> NDArray[np.bool_]:
+        """The same for rows that `preprocessor_` has encoded, of which there may be none."""
+        if self.novelty_ is None:
+            raise ConfigError(
+                "is_novel needs a novelty score, and this classifier has none. Call fit_novelty with the training "
+                "rows and others, or fit the model with selfcal fit, without --novelty 0 and --refit."
+            )
+        if not len(values):
+            return np.zeros(0, dtype=bool)
+        return self.novelty_.is_novel(self.features_encoded(values))
+
+    def _fit_novelty(
+        self, features: Float, codes: Int, held_out: Float, score: FeatureScore | None, false_alarms: float
+    ) -> Self:
+        fitted = (Mahalanobis() if score is None else clone(score)).fit(
+            features, codes, classes=np.arange(len(self.classes_))
+        )
+        self.novelty_ = NoveltyDetector(None, fitted, false_alarms=false_alarms).fit(held_out)
+        return self
 
     def member_proba(self, X: ArrayLike) -> Float:
         """The probabilities of each of several answers, before any calibration: (members, rows, classes).
@@ -192,6 +269,7 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
             n_rows=self._n_rows,
             fingerprint=getattr(self, "data_fingerprint_", None),
             selection=getattr(self, "selection_", ()),
+            novelty=None if self.novelty_ is None else self.novelty_.state,
         )
 
     @classmethod
@@ -215,5 +293,6 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         self.data_fingerprint_ = state.fingerprint
         if state.selection:
             self.selection_ = [*state.selection]
+        self.novelty_ = None if state.novelty is None else NoveltyDetector.from_state(state.novelty)
         self._n_rows = state.n_rows
         return self

@@ -56,6 +56,11 @@ class Scaling:
         """Leave everything as it is."""
         return cls(np.zeros(n_columns), np.ones(n_columns))
 
+    def scaled(self, table: Float) -> Float:
+        """The scaled table; of very large numbers, infinity."""
+        with np.errstate(over="ignore"):
+            return (table - self.mean) / self.scale
+
     def tensor(self, table: Float, estimator: BaseEstimator, *, limit: str, name: str = "X") -> Tensor:
         """The scaled table in single precision.
 
@@ -65,8 +70,7 @@ class Scaling:
             limit: The allowed range of a cell, for the error message.
             name: The name of the table in errors.
         """
-        with np.errstate(over="ignore"):
-            scaled = (table - self.mean) / self.scale
+        scaled = self.scaled(table)
         far = np.abs(scaled) > MAX_SCALED
         if far.any():
             row, column = np.argwhere(far)[0]

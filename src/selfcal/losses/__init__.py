@@ -5,12 +5,13 @@ do not enter that term itself. `LossModule` makes an `nn.Module` of any of them.
 """
 
 from selfcal.losses.brier import brier
-from selfcal.losses.calibration_error import mdca, soft_ece
+from selfcal.losses.calibration_error import huber_gap, mdca, soft_ece
 from selfcal.losses.cross_entropy import cross_entropy, soft_cross_entropy
-from selfcal.losses.focal import flsd, focal
+from selfcal.losses.focal import bsce_gra, dual_focal, flsd, focal
 from selfcal.losses.mixed import mixed_cross_entropy
 from selfcal.losses.mmce import mmce, weighted_mmce
 from selfcal.losses.module import LossModule
+from selfcal.losses.pairwise import cpc
 from selfcal.losses.penalties import entropy_regularized, lp_norm
 from selfcal.losses.smoothing import label_smoothing, margin_label_smoothing, smoothed_focal
 from selfcal.losses.uncertainty import avuc, soft_avuc
@@ -19,10 +20,14 @@ __all__ = [
     "LossModule",
     "avuc",
     "brier",
+    "bsce_gra",
+    "cpc",
     "cross_entropy",
+    "dual_focal",
     "entropy_regularized",
     "flsd",
     "focal",
+    "huber_gap",
     "label_smoothing",
     "lp_norm",
     "margin_label_smoothing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import huber_loss
 
 from selfcal._support.checks import in_range, one_of
 from selfcal._support.top_label import bin_memberships, root, top
@@ -37,6 +38,37 @@ def mdca(logits: Tensor, y: Tensor, *, alpha: Hyper = 1.0) -> Tensor:
     predicted = torch.softmax(logits, dim=-1).mean(dim=0)
     observed = is_label(logits, y).to(predicted).mean(dim=0)
     return cross_entropy(logits, y) + hyper("alpha", alpha, y) * (predicted - observed).abs().mean()
+
+
+def huber_gap(logits: Tensor, y: Tensor, *, alpha: Hyper = 10.0, delta: float = 0.05) -> Tensor:
+    """Cross-entropy and the Huber loss of the difference d between the batch's mean confidence and its accuracy.
+
+    ``-log p_y + α h(d)`` with ``h(d) = d² / 2`` if ``|d| <= δ``, else ``δ (|d| - δ / 2)``; the second term is the
+    same in each row.
+
+    Args:
+        logits: One row per sample.
+        y: Label codes.
+        alpha: The weight α of the difference.
+        delta: The difference δ from which the loss grows linearly.
+
+    Returns:
+        One value per row.
+
+    Example:
+        >>> import torch
+        >>> sure, y = torch.tensor([[99.0, 0.0], [99.0, 0.0]]), torch.tensor([0, 1])
+        >>> huber_gap(sure, y, alpha=1.0, delta=0.2) - huber_gap(sure, y, alpha=0.0)
+        tensor([0.0800, 0.0800])
+
+    Reference:
+        Patra, Hebbalaguppe, Dash, Shroff and Vig, Calibrating deep neural networks using explicit regularisation and
+        dynamic data pruning, 2023; the defaults are ours.
+    """
+    in_range("delta", delta, 0, open_low=True)
+    confidence, right = top(logits, y)
+    gap = huber_loss(confidence.mean(), right.to(confidence).mean(), delta=delta)
+    return cross_entropy(logits, y) + hyper("alpha", alpha, y) * gap
 
 
 def soft_ece(

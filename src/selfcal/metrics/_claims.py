@@ -60,16 +60,23 @@ class ClaimMoments:
 
     def add(self, claim: Chunk) -> Int:
         """Add rows, and return the cell of the doubt of each."""
-        confidence = claim.confidence.astype(np.float64)
+        confidence = claim.confidence.astype(np.float64, copy=False)
         doubt, w = 1 - confidence, claim.weight
         cell = doubt_cell(doubt)
         index = self._cells.index(confidence, cell)
         index += self._cells.size * claim.correct.astype(np.int64)
-        values: tuple[NDArray[Any] | None, ...] = (None, doubt, doubt * doubt)
+        values: tuple[NDArray[Any] | float, ...] = (1.0, doubt, doubt * doubt)
         if w is not None:
-            values = (w, w > 0, w * w, w * doubt, w * doubt * doubt, w * w * (doubt - doubt * doubt))
-        for row, of_each in enumerate(values):
-            self._sums[row] += np.bincount(index, of_each, minlength=2 * self._cells.size)
+            values = (
+                w,
+                (w > 0).astype(np.float64),
+                w * w,
+                w * doubt,
+                w * doubt * doubt,
+                w * w * (doubt - doubt * doubt),
+            )
+        for sums, of_each in zip(self._sums, values, strict=True):
+            np.add.at(sums, index, of_each)
         return cell
 
     def sums(self) -> dict[str, Float]:

@@ -28,14 +28,16 @@ class Block:
 
     columns: NDArray[np.floating]
     top: NDArray[np.floating]
-    codes: NDArray[np.integer]
+    codes: Int
     weight: Float | None
 
     @cached_property
     def place(self) -> Int:
         """Where the true class of each row is among all numbers of `columns`."""
         n = len(self.codes)
-        return self.codes.astype(np.int64, copy=False) * n + np.arange(n)
+        place = self.codes * n
+        place += np.arange(n)
+        return place
 
     @cached_property
     def true_class(self) -> Float:
@@ -77,7 +79,8 @@ def blocks(
     weight = checks.sample_weights(sample_weight, len(p))
     for rows in row_blocks(*p.shape):
         columns, top = _columns(p, rows)
-        yield Block(columns, top, codes[rows], None if weight is None else weight[rows])
+        numbers = codes[rows].astype(np.int64, copy=False)
+        yield Block(columns, top, numbers, None if weight is None else weight[rows])
 
 
 def top_labels(
@@ -150,10 +153,12 @@ def claims(
 def _columns(p: NDArray[Any], rows: slice) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
     dtype = np.float32 if p.dtype in (np.float16, np.float32) else np.float64
     columns: NDArray[np.floating] = np.array(p[rows].T, dtype=dtype, order="C")
-    top = columns.max(axis=0)
+    # the bits of numbers in [0, 1] are in the order of the numbers, and below those of all others and of NaN
+    bits = columns.view(f"u{columns.itemsize}").max(axis=0)
+    top = bits.view(dtype)
     with np.errstate(invalid="ignore"):
         off = np.abs(columns.sum(axis=0) - 1).max()
-    if not (columns.min() >= 0 and top.max() <= 1 and off <= checks.rounding_tolerance(p)):
+    if not (bits.max() <= dtype(1).view(bits.dtype) and off <= checks.rounding_tolerance(p)):
         checks.probabilities(p)  # beyond rounding: names the first bad row of the whole table
         np.clip(columns, 0, 1, out=columns)
         top = columns.max(axis=0)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from selfcal._support import checks
 from selfcal._support.binning import (
     Bins,
+    Chunk,
     Closed,
     bins_from_sums,
     check_binning,
@@ -154,10 +155,9 @@ class CalibrationAccumulator:
         for block in blocks(y_true, probs, self.classes, sample_weight):
             if len(block.columns) != self.n_classes:
                 raise DataError(f"probs must have {self.n_classes} columns; got {len(block.columns)}.")
-            for name, values in self._sums_of(block, moments).items():
-                added[name] += values
+            self._add_block(added, block, moments)
         if moments is not None:
-            added |= moments.sums()
+            added |= moments.sums() | self._of_classes(added)
         self._add(added, 0 if sample_weight is None else _exponent(sample_weight))
         return self
 
@@ -253,44 +253,49 @@ class CalibrationAccumulator:
         }
         return {name: np.zeros(shape) for name, shape in shapes.items()}
 
-    def _sums_of(self, block: Block, moments: ClaimMoments | None) -> dict[str, Float]:
-        """The sums of a block, but for those over claims if these are added to moments."""
-        found: dict[str, Float] = {}
+    def _add_block(self, sums: dict[str, Float], block: Block, moments: ClaimMoments | None) -> None:
+        """Add the rows of a block to sums, but to moments where these have the sums over claims."""
         edges, values = uniform_edges(self.n_bins), []
         if self.scores:
             values = [ROW_SCORES[name](block) for name in ("log_loss", "brier_score")]
-            found["scores"] = np.array([_total(v, block.weight) for v in values])
+            sums["scores"] += [_total(v, block.weight) for v in values]
         if self.classwise:
-            found["classwise"] = column_sums(block, edges, self.closed)
+            sums["classwise"] += column_sums(block, edges, self.closed)
+        claim = block.top_label() if self._code is None else block.of_class(self._code)
         if moments is None:
-            claim = block.top_label() if self._code is None else block.of_class(self._code)
-            return found | {"top_label": chunk_sums(claim, edges, self.closed)}
+            sums["top_label"] += chunk_sums(claim, edges, self.closed)
+            return
         if values:
-            found["score_squares"] = np.stack([_streamed.score_squares(v, block.weight) for v in values])
-        return found | self._details(block, moments)
+            sums["score_squares"] += [_streamed.score_squares(v, block.weight) for v in values]
+        self._add_details(sums, block, claim, moments)
 
-    def _details(self, block: Block, moments: ClaimMoments) -> dict[str, Float]:
+    def _add_details(self, sums: dict[str, Float], block: Block, claim: Chunk, moments: ClaimMoments) -> None:
         """Add the claims to the moments; the sums of each predicted and each true class, and the confusions."""
         k, codes, weight = self.n_classes, block.codes, block.weight
-        if self._code is None:
-            chosen, claim = block.choice, block.top_label()
-        else:
-            chosen, claim = np.full(len(codes), self._code), block.of_class(self._code)
+        claim = claim._replace(confidence=claim.confidence.astype(np.float64, copy=False))
+        chosen = block.choice if self._code is None else np.full(len(codes), self._code)
         cell = moments.add(claim)
-        found = {}
-        if k <= _streamed.MOST_CONFUSED:
-            place = (codes * np.int64(k) + chosen) * _streamed.N_STEPS + cell // _streamed.STEP
-            size = k**2 * _streamed.N_STEPS
-            found["confusion"] = np.bincount(place, weight, minlength=size)[None].astype(np.float64)
-        if weight is None and self._code is None and "confusion" in found:  # which has all but the confidence
-            pairs = found["confusion"].reshape(k, k, -1).sum(axis=2)
-            rows, claimed = pairs.sum(axis=0), np.bincount(chosen, claim.confidence, minlength=k)
-            found["chosen"] = np.stack([rows, rows, rows, claimed, pairs.diagonal()])
-            found["true"] = pairs.sum(axis=1)[None]
+        if sums["confusion"].size:
+            place = codes * k
+            place += chosen
+            place *= _streamed.N_STEPS
+            place += cell // _streamed.STEP
+            np.add.at(sums["confusion"][0], place, 1.0 if weight is None else weight)
+        if sums["confusion"].size and weight is None and self._code is None:
+            np.add.at(sums["chosen"][3], chosen, claim.confidence)  # the others are in the confusions
         else:
-            found["chosen"] = indexed_sums(chosen, claim, k)
-            found["true"] = np.bincount(codes, weight, minlength=k)[None].astype(np.float64)
-        return found
+            sums["chosen"] += indexed_sums(chosen, claim, k)
+            sums["true"] += np.bincount(codes, weight, minlength=k)
+
+    def _of_classes(self, sums: Mapping[str, Float]) -> dict[str, Float]:
+        """The sums of each predicted and each true class, if only those of confidence were added."""
+        k = self.n_classes
+        if not sums["confusion"].size or sums["true"].any():
+            return {}
+        pairs = sums["confusion"].reshape(k, k, -1).sum(axis=2)
+        rows = pairs.sum(axis=0)
+        chosen = np.stack([rows, rows, rows, sums["chosen"][3], pairs.diagonal()])
+        return {"chosen": chosen, "true": pairs.sum(axis=1)[None]}
 
     def _add(self, sums: dict[str, Float], exponent: int) -> None:
         """Add sums of weights that were divided by 2 to `exponent`; the larger of both exponents stays."""

@@ -20,7 +20,7 @@ from selfcal.training.distributed import of_each
 from selfcal.training.inputs import Inputs, call
 from selfcal.training.interfaces import Predictive
 from selfcal.training.loader_batches import as_batches
-from selfcal.training.problem import as_logits, evaluating, linear_head, n_answers
+from selfcal.training.problem import as_logits, evaluating, head_of, n_answers
 
 PREDICTIVES = ("probit", "sampled")
 
@@ -76,7 +76,7 @@ class LastLayerLaplace(Predictive):
 
     def check(self, module: nn.Module) -> None:
         """Raise a `ConfigError` for a network without a last linear layer, or with one that is too large."""
-        _, head = linear_head(module, self.layer)
+        _, head = head_of(module, self.layer)
         if head is None or n_answers(module) > 1:
             raise ConfigError(
                 "A last-layer Laplace approximation needs a network that ends in one torch.nn.Linear; this "
@@ -89,7 +89,7 @@ class LastLayerLaplace(Predictive):
         """The network with the posterior of its last layer, from one pass over the training rows."""
         self.check(module)
         network = copy.deepcopy(module)
-        name, head = linear_head(network, self.layer)
+        name, head = head_of(network, self.layer)
         assert head is not None
         mean = _weights(head)
         curvature = STRUCTURES[self.structure](*mean.shape, has_bias=head.bias is not None)

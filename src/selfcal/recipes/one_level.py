@@ -1,10 +1,12 @@
-"""Methods without an outer level: a loss, a transform of the batches, or a calibrator after training."""
+"""Methods without an outer level: a loss, a change of the batches or the data, or a calibrator after training."""
 
 from __future__ import annotations
 
 from selfcal import calibrators, losses
 from selfcal._support.checks import boolean, one_of
 from selfcal.losses.module import fixed, name_of
+from selfcal.predictive import FeatureClipping
+from selfcal.selections import DynamicPruning
 from selfcal.training.interfaces import Calibrator, Loss
 from selfcal.training.recipe import Recipe
 from selfcal.transforms import Mixup
@@ -45,6 +47,16 @@ def flsd() -> Recipe:
     return with_loss(losses.flsd)
 
 
+def dual_focal(*, gamma: float = 5.0) -> Recipe:
+    """Focal loss that also asks for a distance between the label and the next class."""
+    return with_loss(losses.dual_focal, gamma=gamma)
+
+
+def bsce_gra(*, gamma: float = 2.0) -> Recipe:
+    """Gradients of cross-entropy scaled by the distance between prediction and label, to the power γ."""
+    return with_loss(losses.bsce_gra, gamma=gamma)
+
+
 def label_smoothing(*, smoothing: float = 0.05) -> Recipe:
     """A fraction of each label is spread over all classes."""
     return with_loss(losses.label_smoothing, smoothing=smoothing)
@@ -70,6 +82,11 @@ def brier() -> Recipe:
     return with_loss(losses.brier)
 
 
+def cpc(*, alpha: float = 1.0, beta: float = 1.0) -> Recipe:
+    """Each pair of classes as a two-class problem: the label against others, and others against one another."""
+    return with_loss(losses.cpc, alpha=alpha, beta=beta)
+
+
 def mmce(*, alpha: float = 2.0, bandwidth: float = 0.4, weighted: bool = False) -> Recipe:
     """A penalty on the batch's maximum mean calibration error; `weighted` balances right and wrong rows."""
     loss = losses.weighted_mmce if boolean("weighted", weighted) else losses.mmce
@@ -86,6 +103,23 @@ def mdca(*, alpha: float = 1.0) -> Recipe:
     return with_loss(losses.mdca, alpha=alpha)
 
 
+def dynamic_pruning(
+    *,
+    alpha: float = 10.0,
+    delta: float = 0.05,
+    fraction: float = 0.1,
+    every: int = 5,
+    momentum: float = 0.3,
+    least: float = 0.5,
+) -> Recipe:
+    """A penalty on the gap between the batch's confidence and accuracy; the least confident rows leave the data."""
+    return Recipe(
+        name="dynamic_pruning",
+        loss=fixed(losses.huber_gap, alpha=alpha, delta=delta),
+        selection=DynamicPruning(fraction=fraction, every=every, momentum=momentum, least=least),
+    )
+
+
 def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01, norm: str = "l2") -> Recipe:
     """A penalty on the batch's expected calibration error in soft bins."""
     return with_loss(losses.soft_ece, alpha=alpha, n_bins=n_bins, temperature=temperature, norm=norm)
@@ -94,6 +128,11 @@ def soft_ece(*, alpha: float = 1.0, n_bins: int = 15, temperature: float = 0.01,
 def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float = 1.0) -> Recipe:
     """A penalty on rows that are right but uncertain, or wrong but certain."""
     return with_loss(losses.soft_avuc, alpha=alpha, threshold=threshold, temperature=temperature)
+
+
+def feature_clipping() -> Recipe:
+    """Plain training, then a threshold at which the network's features are clipped, fitted on held-out rows."""
+    return Recipe(name="feature_clipping", loss=losses.cross_entropy, predictive=FeatureClipping())
 
 
 def isoreg(*, floor: str = "none") -> Recipe:

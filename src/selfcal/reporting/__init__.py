@@ -2,7 +2,17 @@
 
 from selfcal.reporting.content import Provenance, Report
 from selfcal.reporting.importance import permutation_importance
+from selfcal.reporting.novelty import novelty_report, strange_columns
 from selfcal.reporting.page import Picture, report
 from selfcal.reporting.summarise import summarise
 
-__all__ = ["Picture", "Provenance", "Report", "permutation_importance", "report", "summarise"]
+__all__ = [
+    "Picture",
+    "Provenance",
+    "Report",
+    "novelty_report",
+    "permutation_importance",
+    "report",
+    "strange_columns",
+    "summarise",
+]

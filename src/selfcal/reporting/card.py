@@ -58,6 +58,9 @@ def model_card(judged: Report) -> str:
         "",
         "Coverage: fraction of rows that are answered. Risk: fraction of wrong predictions among them.",
     ]
+    lines += _sets(judged)
+    if judged.novelty is not None:
+        lines += ["", "## Rows unlike the training data", "", judged.novelty.text]
     lines += ["", "## Data and settings", ""]
     facts = {
         "rows": f"{judged.rows:,}",
@@ -75,6 +78,27 @@ def model_card(judged: Report) -> str:
         "distribution, nor about groups of rows that were not evaluated separately.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _sets(judged: Report) -> list[str]:
+    """The section on prediction sets, if there are any."""
+    if not any(m.sets for m in judged.methods):
+        return []
+    lines = [
+        "",
+        "## Prediction sets",
+        "",
+        "| method | promised coverage | coverage | mean size |",
+        "|---|---|---|---|",
+    ]
+    for m in judged.methods:
+        for s in m.sets:
+            found = s.coverage
+            lines.append(
+                f"| {in_markdown(m.name)} | {s.promised:.0%} | {found.value:.2%} "
+                f"[{found.low:.2%}, {found.high:.2%}] | {s.size.value:.2f} |"
+            )
+    return [*lines, "", "Chosen on one half of the rows, and measured on the other."]
 
 
 def _interval(score: Estimate) -> str:

@@ -338,6 +338,71 @@ class SuspectLabels:
 
 
 @dataclass(frozen=True)
+class StrangeColumn:
+    """How often a column makes a row strange; the interval is simultaneous for all columns (Bonferroni).
+
+    Attributes:
+        column: The column.
+        rows: Number of marked rows that would not be marked if this column alone had the value of another row.
+        fraction: Their fraction of the marked rows that were looked at.
+    """
+
+    column: str
+    rows: int
+    fraction: Estimate
+
+
+@dataclass(frozen=True)
+class Novelty:
+    """How often held-out rows are marked as unlike the training rows.
+
+    Attributes:
+        score: The name of the novelty score.
+        false_alarms: The fraction of ordinary rows that may be marked.
+        chosen_on: Number of held-out rows that the threshold of this evaluation was chosen on.
+        rows: Number of the other held-out rows, which were marked by it.
+        marked: Number of them that were.
+        rate: Their fraction.
+        text: The same in a sentence.
+        examined: Number of marked rows that `columns` were found on.
+        columns: The columns that make them strange, from the most frequent to the least.
+    """
+
+    score: str
+    false_alarms: float
+    chosen_on: int
+    rows: int
+    marked: int
+    rate: Estimate
+    text: str
+    examined: int = 0
+    columns: tuple[StrangeColumn, ...] = ()
+
+
+@dataclass(frozen=True)
+class PredictionSets:
+    """Prediction sets of one coverage: chosen on one half of the rows, and measured on the other.
+
+    Attributes:
+        promised: The coverage that is guaranteed for new rows.
+        chosen_on: Number of rows that the sets were chosen on.
+        rows: Number of rows that they were measured on.
+        coverage: Fraction of rows whose set contains the true class, with its exact interval.
+        size: Mean number of classes in a set.
+        single: Fraction of sets of one class.
+        empty: Fraction of sets of none.
+    """
+
+    promised: float
+    chosen_on: int
+    rows: int
+    coverage: Estimate
+    size: Estimate
+    single: float
+    empty: float
+
+
+@dataclass(frozen=True)
 class Refit:
     """A model that was trained again on all rows, after the evaluation of one trained without the held-out rows.
 
@@ -401,6 +466,7 @@ class MethodReport(Scores):
         by_true_class: Recall, precision and area under the ROC curve of each class; of many, the lowest recalls.
         confusion: Rows by true and predicted class.
         by_group: Calibration in each group of rows.
+        sets: Prediction sets of some coverages.
     """
 
     log_loss_behind_best: Estimate | None
@@ -412,6 +478,7 @@ class MethodReport(Scores):
     by_true_class: tuple[ClassScores, ...] = ()
     confusion: Confusion | None = None
     by_group: tuple[GroupedBy, ...] = ()
+    sets: tuple[PredictionSets, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,6 +522,7 @@ class Report:
         methods: One entry for each method.
         labels: An audit of the training labels.
         refit: What the model was refitted on after the evaluation; None if it is the evaluated one.
+        novelty: How often rows are marked as unlike the training rows, and which columns make them so.
     """
 
     title: str = ""
@@ -478,6 +546,7 @@ class Report:
     importance: Importance | None = None
     labels: SuspectLabels | None = None
     refit: Refit | None = None
+    novelty: Novelty | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain Python, ready for JSON."""

@@ -90,7 +90,7 @@ def permutation_importance(
         ("max_predictions", max_predictions),
     ):
         checks.positive_int(name, number)
-    blocks = _blocks(getattr(X, "columns", None) if columns is None else columns, values.shape[1])
+    blocks = blocks_of(getattr(X, "columns", None) if columns is None else columns, values.shape[1])
     most = max(1, min(max_predictions, MAX_FEATURES // values.shape[1]))
     repeats, n_rows, n_columns = _affordable(len(blocks), len(values), n_repeats, max_rows, most)
     rng = np.random.default_rng(seed)
@@ -139,7 +139,9 @@ def permutation_importance(
     return Importance(tuple(found), n_rows, len(values), repeats, seed, f"{text}.")
 
 
-def _blocks(columns: Mapping[str, Sequence[int]] | Sequence[str] | None, width: int) -> dict[str, list[int]]:
+def blocks_of(
+    columns: Mapping[str, Sequence[int]] | Sequence[str] | None, width: int
+) -> dict[str, list[int]]:
     """The features of each column, by a name that is fit to print."""
     if isinstance(columns, Mapping):
         positions = [list(places) for places in columns.values()]

@@ -91,7 +91,7 @@ def report(
         provenance: Where the report comes from; by default only today's date.
         labels: An audit of the training labels, to show the rows that look wrong.
         pictures: More figures to show after the tables.
-        **options: `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
+        **options: `novelty`, `n_bins`, `level`, `n_worst`, `n_resamples` and `seed`, as in `summarise`.
 
     Returns:
         The path of the page.

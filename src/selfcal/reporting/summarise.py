@@ -20,6 +20,7 @@ from selfcal.metrics.intervals import ROW_SCORES
 from selfcal.reporting import _classes, _explorer, _groups, _verdict
 from selfcal.reporting._classes import estimate
 from selfcal.reporting._names import shown, shown_apart
+from selfcal.reporting._sets import prediction_sets
 from selfcal.reporting.content import (
     Baseline,
     Bin,
@@ -28,6 +29,7 @@ from selfcal.reporting.content import (
     MethodReport,
     Mistake,
     NoiseFloor,
+    Novelty,
     Provenance,
     RejectCurve,
     Report,
@@ -59,6 +61,7 @@ def summarise(
     of_classes: bool = True,
     labels: LabelAudit | None = None,
     label_rows: Sequence[int] | None = None,
+    novelty: Novelty | None = None,
     n_worst: int = 20,
     n_bins: int = 15,
     level: float = 0.95,
@@ -82,6 +85,7 @@ def summarise(
         of_classes: False if the two columns of the probabilities are of a wrong and a right prediction.
         labels: An audit of the training labels; its first flagged rows are shown.
         label_rows: The number of each audited row in its table, if it differs from its index in the audit.
+        novelty: How often rows are marked as unlike the training rows, as `novelty_report` returns it.
         n_worst: Number of the worst mistakes to list.
         n_bins: Number of bins of the calibration error and the reliability diagrams.
         level: The level of all intervals.
@@ -145,6 +149,7 @@ def summarise(
         importance=importance,
         methods=tuple(judged),
         labels=None if labels is None else _labels(labels, label_rows),
+        novelty=novelty,
     )
 
 
@@ -228,6 +233,7 @@ class _Evaluation(NamedTuple):
             worst=worst,
             usefulness=useful,
             by_group=_groups.judge_groups(p, self.groups, level=self.level, seed=self.seed),
+            sets=prediction_sets(p, level=self.level, seed=self.seed) if self.of_classes else (),
             **of_each,
         )
 

@@ -3,8 +3,9 @@
 torch is loaded only when a name that needs it is first used, so that a folder can be checked without it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from selfcal._support.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from selfcal.storage.files import FORMAT_VERSION, read_extra
@@ -31,8 +32,4 @@ __all__ = [
     "save_calibrator",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'selfcal.storage' has no attribute {name!r}")
-    return getattr(import_module(f"selfcal.storage.{_HOME[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOME)

@@ -185,6 +185,16 @@ class _TorchOperations:
         hidden = torch.diag(torch.full((z.shape[1],), -1e30, dtype=z.dtype))
         return z - torch.logsumexp(z[:, None, :] + hidden, dim=2)
 
+    def exp(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
+
+    def clip(self, x: Tensor, low: float, high: float) -> Tensor:
+        return torch.clamp(x, low, high)
+
+    def top_two_gap(self, z: Tensor) -> Tensor:
+        first, second = torch.topk(z, 2, dim=1).values.split(1, dim=1)
+        return first - second
+
     def one_vs_rest(self, values: Tensor) -> Tensor:
         if values.shape[1] == 1:
             return torch.cat([1 - values, values], dim=1)

@@ -47,6 +47,7 @@ from selfcal.storage.files import (
     read_extra,
     write,
 )
+from selfcal.storage.novelty import novelty_parts, restored_novelty
 from selfcal.storage.parts import (
     Network,
     Values,
@@ -233,6 +234,7 @@ def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[
         )
     calibrator, arrays = calibrator_parts(state.calibrator)
     scaling = {"scaling.mean": state.mean, "scaling.scale": state.scale}
+    novelty, of_novelty = novelty_parts(state.novelty)
     names, recipe = state.feature_names, state.recipe
     description = _header(kind) | {
         "settings": _settings(state.settings),
@@ -249,8 +251,9 @@ def _taken_apart(kind: str, state: ClassifierState, own_network: bool) -> tuple[
         },
         "selection": [{name: as_json(record[name]) for name in _TRIED} for record in state.selection] or None,
         "data": {"rows": state.n_rows, "fingerprint": state.fingerprint},
+        "novelty": novelty,
     }
-    return description, weights_of(state.module) | scaling | arrays
+    return description, weights_of(state.module) | scaling | arrays | of_novelty
 
 
 def _preprocessor(archive: bytes | None, path: AnyPath) -> Preprocessor | None:
@@ -283,6 +286,7 @@ def _put_together(
     try_out(module, sizes)
     stored = field(description, "calibrator", dict, type(None))
     calibrator = None if stored is None else restored_calibrator(stored, parts["calibrator"], len(classes))
+    novelty = description.get("novelty")  # not in folders of earlier versions
     tried = [] if description.get("selection") is None else field(description, "selection", list)
     training, data = field(description, "training", dict), field(description, "data", dict)
     return ClassifierState(
@@ -303,6 +307,9 @@ def _put_together(
         n_rows=field(data, "rows", int),
         fingerprint=field(data, "fingerprint", str, type(None)),
         selection=_selection(tried),
+        novelty=None
+        if novelty is None
+        else restored_novelty(field(description, "novelty", dict), parts["novelty"], n_features),
     )
 
 
@@ -362,7 +369,7 @@ def _features(stored: Values) -> tuple[int, NDArray[Any] | None]:
 
 
 def _by_part(tensors: Tensors) -> dict[str, Tensors]:
-    parts: dict[str, Tensors] = {"network": {}, "scaling": {}, "calibrator": {}}
+    parts: dict[str, Tensors] = {"network": {}, "scaling": {}, "calibrator": {}, "novelty": {}}
     for name, values in tensors.items():
         part, _, below = name.partition(".")
         if part not in parts:

@@ -11,6 +11,7 @@ from torch import nn
 
 from selfcal._support.checks import Float
 from selfcal.ensembles import Ensemble
+from selfcal.storage.novelty import NoveltyState
 from selfcal.tabular.preprocessing import Preprocessor
 from selfcal.training.interfaces import Calibrator
 from selfcal.training.recipe import Recipe
@@ -38,6 +39,7 @@ class ClassifierState:
         n_rows: Rows given to `fit`.
         fingerprint: A SHA-256 of them.
         selection: The candidates, if several networks were trained.
+        novelty: The score that tells rows unlike the training rows, if there is one.
     """
 
     settings: dict[str, Any]
@@ -57,3 +59,4 @@ class ClassifierState:
     n_rows: int
     fingerprint: str | None
     selection: Sequence[dict[str, Any]] = ()
+    novelty: NoveltyState | None = None

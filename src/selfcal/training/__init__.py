@@ -8,6 +8,7 @@ from selfcal.training.image_batches import ImageBatches
 from selfcal.training.interfaces import (
     BatchTransform,
     Calibrator,
+    DataSelection,
     Hypergradient,
     Loss,
     Objective,
@@ -28,6 +29,7 @@ __all__ = [
     "BilevelStep",
     "Calibrator",
     "Clipped",
+    "DataSelection",
     "History",
     "Hypergradient",
     "ImageBatches",

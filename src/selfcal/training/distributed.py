@@ -14,6 +14,7 @@ import datetime
 import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -41,6 +42,8 @@ def start(device: torch.device) -> None:
         return
     if int(os.environ["WORLD_SIZE"]) == 1:
         return
+    # its default arguments are the process group at the time of import, which they would keep until after the exit
+    import_module("torch.distributed.nn")
     store, own_rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # the store outlives a restart, and with it the addresses of processes that have ended
     store = PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

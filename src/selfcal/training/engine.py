@@ -51,6 +51,7 @@ class TrainingResult:
         best_step: The inner step whose state was chosen; the last one without selection data.
         status: ``"stopped early"``, ``"ran to the end"``, ``"out of time"`` or ``"stopped by the callback"``.
         seconds: Training time.
+        kept_rows: Whether each training row was in the last pass; None if the recipe selects none.
     """
 
     module: nn.Module
@@ -61,6 +62,7 @@ class TrainingResult:
     best_step: int
     status: str
     seconds: float
+    kept_rows: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,12 @@ def train(
             "patience": patience,
             "refine": refine,
         }
-        run = Run(step, own_part(batches), outer and own_part(outer), selection and own_part(selection))
+        run = Run(
+            step,
+            own_part(step.selected(batches)),
+            outer and own_part(outer),
+            selection and own_part(selection),
+        )
         run.mark_good()
         with (
             checkpointed(
@@ -256,6 +263,7 @@ def train(
         best_step=best_step,
         status=run.status,
         seconds=run.seconds,
+        kept_rows=None if step.selection is None else step.selection.kept,
     )
 
 
@@ -304,7 +312,9 @@ def _finished(
 ) -> tuple[nn.Module, Calibrator | None]:
     """What predicts with the trained network, and a calibrator of its predictions."""
     if recipe.predictive is not None:
-        module = recipe.predictive.fit(module, own_part(data), seed=seed).eval()
+        rows = outer if recipe.predictive.held_out else data
+        assert rows is not None, "the recipe was checked"
+        module = recipe.predictive.fit(module, own_part(rows), seed=seed).eval()
     if recipe.calibrator is None or outer is None:
         return module, None
     logits, y, weight = held_out_logits(module, own_part(outer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +129,13 @@ class BatchTransform(ABC):
 
 
 class Predictive(ABC):
-    """How a trained network predicts, if not by its own logits: for example as the mean of several answers."""
+    """How a trained network predicts, if not by its own logits: for example as the mean of several answers.
+
+    Attributes:
+        held_out: Whether it is fitted on the outer data, which the network has not seen, or on the training data.
+    """
+
+    held_out: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, module: nn.Module) -> None:
@@ -141,8 +147,34 @@ class Predictive(ABC):
 
         Args:
             module: The trained network.
-            data: The rows that it was trained on.
+            data: The rows that it was trained on, or others if `held_out`.
             seed: Decides all that is drawn.
+        """
+
+
+class DataSelection(ABC):
+    """Decides before every pass over the training data which of its rows the pass has.
+
+    What it learns of the rows is its state, tensors on the CPU by name. A run's checkpoints hold it; nothing else may
+    decide.
+    """
+
+    @abstractmethod
+    def init(self, n_train: int) -> dict[str, Tensor]:
+        """The state before training with so many rows."""
+
+    @abstractmethod
+    def observe(self, state: dict[str, Tensor], output: Output, batch: Batch) -> None:
+        """Change the state in place after a step on `batch`, for which the network had this output."""
+
+    @abstractmethod
+    def keep(self, state: dict[str, Tensor], kept: Tensor, number: int) -> Tensor:
+        """The rows of a pass, as a mask.
+
+        Args:
+            state: What was observed.
+            kept: The mask of the pass before, of shape (n_train,).
+            number: The number of the pass, 1 at least: the first pass, number 0, has all rows.
         """
 
 

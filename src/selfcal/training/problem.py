@@ -63,7 +63,7 @@ class BilevelProblem(Problem):
                 f"precision={precision!r} needs a device with automatic mixed precision; got {device}. Use "
                 'precision="full".'
             )
-        self._head_name, self._head = linear_head(module, None if model is None else model.layer)
+        self._head_name, self._head = head_of(module, None if model is None else model.layer)
         self._reads_head = model is not None and model.reads_head
         self._draws_globally = draws_globally(module, model)
         if self._reads_head and self._head is None:
@@ -345,8 +345,8 @@ def _buffers_and_frozen(module: nn.Module) -> list[Tensor]:
     return [*module.buffers(), *(p.detach() for p in module.parameters() if not p.requires_grad)]
 
 
-def linear_head(module: nn.Module, name: str | None) -> tuple[str, nn.Linear | None]:
-    """The linear layer of that name, or the last one if there is any."""
+def head_of(module: nn.Module, name: str | None = None) -> tuple[str, nn.Linear | None]:
+    """The linear layer of that name, or the last one if there is any, and its name."""
     linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     if name is None:
         return list(linear.items())[-1] if linear else ("", None)

@@ -11,6 +11,7 @@ from selfcal.errors import ConfigError
 from selfcal.training.interfaces import (
     BatchTransform,
     Calibrator,
+    DataSelection,
     Hypergradient,
     Loss,
     Objective,
@@ -32,13 +33,14 @@ class Recipe:
     name: str
     loss: Loss
     transform: BatchTransform | None = None
+    selection: DataSelection | None = None
     outer_model: OuterModel | None = None
     objective: Objective | None = None
     hypergradient: Hypergradient | None = None
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
-    calibrator: Calibrator | None = None
     predictive: Predictive | None = None
+    calibrator: Calibrator | None = None
     network: str = DEFAULT_NETWORK
 
     def __post_init__(self) -> None:
@@ -89,7 +91,8 @@ class Recipe:
             settings = (f"{name}={value!r}" for name, value in self.loss.keywords.items())
             loss, called = self.loss.func, f"({', '.join(settings)})"
         parts = {
-            name: getattr(self, name) for name in ("transform", *_OUTER_LEVEL, "calibrator", "predictive")
+            name: getattr(self, name)
+            for name in ("transform", "selection", *_OUTER_LEVEL, "predictive", "calibrator")
         }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
@@ -110,13 +113,15 @@ class Recipe:
 
     @property
     def needs_outer_data(self) -> bool:
-        """Whether rows must be held out from training for the outer level or the calibrator."""
-        return self.is_bilevel or self.calibrator is not None
+        """Whether rows must be held out from training for the outer level or a calibrator."""
+        fitted = self.calibrator is not None or (self.predictive is not None and self.predictive.held_out)
+        return self.is_bilevel or fitted
 
 
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
 _PARTS = {
     "transform": BatchTransform,
+    "selection": DataSelection,
     "outer_model": OuterModel,
     "objective": Objective,
     "hypergradient": Hypergradient,

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from selfcal._support.checks import positive_int
 from selfcal._support.random_streams import draws_globally, redirected, stream_in_use
 from selfcal.errors import ConfigError, TrainingError
-from selfcal.training.batches import as_batch
+from selfcal.training.batches import Batches, as_batch
 from selfcal.training.distributed import whole
 from selfcal.training.inputs import named
 from selfcal.training.interfaces import InnerStep, OptimizerRule, Trajectory
 from selfcal.training.problem import BilevelProblem, warn_of_probabilities
 from selfcal.training.recipe import Recipe
+from selfcal.training.selected import SelectedBatches, Selection
 from selfcal.training.types import Batch, OuterParams
 
 MAX_SKIPPED_IN_A_ROW = 10
@@ -41,6 +42,9 @@ class BilevelStep:
 
     The module's parameters are up to date after every call, and may be changed between calls. The caller sets
     training or evaluation mode. With a recipe without an outer level, this is plain training.
+
+    If the recipe selects rows, `selection` learns of them in every step; a loop of your own leaves out what it does
+    not keep by taking the batches from `selected`.
 
     Args:
         module: The network; its parameters are the inner parameters.
@@ -102,6 +106,7 @@ class BilevelStep:
                 f"{recipe.inner_steps} inner steps, in full precision. Take more inner_steps with OneStep() or "
                 "Unrolled(truncate=...), or leave precision out."
             )
+        self.selection = None if recipe.selection is None else self._selection_of(n_train)
         self._output_checked = False
         self._trajectory: deque[InnerStep] = deque(maxlen=self._horizon)
 
@@ -144,6 +149,10 @@ class BilevelStep:
         outer_loss, taken = self._outer_step(whole(rows))
         return StepReport(loss, outer_loss, skipped=not taken)
 
+    def selected(self, batches: Batches) -> Batches:
+        """The training batches, without the rows that the recipe's selection leaves out, if it has one."""
+        return batches if self.selection is None else SelectedBatches(batches, self.selection)
+
     @property
     def in_flight(self) -> bool:
         """Whether inner steps are recorded for the next outer step; they are not part of `state`."""
@@ -152,7 +161,8 @@ class BilevelStep:
     def state(self) -> dict[str, Any]:
         """Everything that a step depends on and changes: copies, by name."""
         self._read_changes()
-        return {
+        selection = {} if self.selection is None else {"selection": self.selection.state()}
+        return selection | {
             "theta": self._theta.clone(),
             "kept": [kept.clone() for kept in self.problem.kept()],
             "optimizer": [part.clone() for part in self._state],
@@ -177,6 +187,8 @@ class BilevelStep:
         }
         self.count, self._outer_count = state["count"], state["outer_count"]
         self._skipped_in_a_row = state["skipped_in_a_row"]
+        if self.selection is not None:
+            self.selection.load_state(state["selection"])
         self._trajectory.clear()
 
     def check_finite(self) -> None:
@@ -186,6 +198,16 @@ class BilevelStep:
                 f"Parameters became infinite or NaN in step {self.count} with {self.optimizer}. "
                 "Lower the learning rate."
             )
+
+    def _selection_of(self, n_train: int) -> Selection:
+        recipe, n_members = self.recipe, self.problem.n_members
+        assert recipe.selection is not None
+        if n_members > 1:
+            raise ConfigError(
+                f"Recipe {recipe.name!r} selects rows, which needs one network; got {n_members} that are trained "
+                "side by side, as ensembles are. Use a recipe without selection, or train one network."
+            )
+        return Selection(recipe.selection, n_train)
 
     def _read_changes(self) -> None:
         """Continue from the module's parameters if they were set outside since the last step."""
@@ -229,6 +251,8 @@ class BilevelStep:
             step = InnerStep(before, self._state, self.count, batch, rewind, kept, graph)
             self._trajectory.append(step)
         self.problem.write(self._theta)
+        if self.selection is not None:
+            self.selection.observe(evaluation.output, batch)
         return value
 
     def _outer_step(self, batch: Batch) -> tuple[float, bool]:

@@ -33,8 +33,8 @@ class Batch:
     weight: Tensor | None = None
     hyper: dict[str, Tensor] = field(default_factory=dict)
 
-    def part(self, rows: slice) -> Batch:
-        """Some of the rows."""
+    def part(self, rows: slice | Tensor) -> Batch:
+        """Some of the rows, by a slice, their places or a mask."""
         return Batch(
             change(self.x, lambda values: values[rows]),
             self.y[rows],

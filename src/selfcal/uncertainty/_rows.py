@@ -46,20 +46,22 @@ def nearest(x: Float, rows: Float, starts: Int, k: int) -> Float:
     found = np.empty((len(x), len(starts)))
     ends = [*starts[1:].tolist(), len(rows)]
     size = max(MIN_BLOCK, DISTANCES // len(rows))
-    # half the squared distance, but for the part that the training row does not change: one matrix product
-    sides = np.vstack([-rows.T, np.einsum("ij,ij->i", rows, rows) / 2])
+    # half the squared distance, but for the part that the new row does not change: one matrix product, whose columns
+    # are the new rows, so that the smallest of each part is found for many of them at once
+    sides = np.column_stack([-rows, np.einsum("ij,ij->i", rows, rows) / 2])
     for first in range(0, len(x), size):
         block = x[first : first + size]
-        products = np.column_stack([block, np.ones(len(block))]) @ sides
+        products = sides @ np.column_stack([block, np.ones(len(block))]).T
         own = np.einsum("ij,ij->i", block, block)
         for part, (start, end) in enumerate(zip(starts.tolist(), ends, strict=True)):
-            kth = _kth_smallest(products[:, start:end], k)
+            kth = _kth_smallest(products[start:end], k)
             found[first : first + size, part] = np.maximum(2 * kth + own, 0.0)
     return np.sqrt(found)
 
 
 def _kth_smallest(values: Float, k: int) -> NDArray[np.float64]:
+    """The k-th smallest of each column."""
     if k == 1:
-        return values.min(axis=1)
-    rank = min(k, values.shape[1]) - 1
-    return np.partition(values, rank, axis=1)[:, rank]
+        return values.min(axis=0)
+    rank = min(k, len(values)) - 1
+    return np.partition(values.T, rank, axis=1)[:, rank]

@@ -43,7 +43,8 @@ class Mahalanobis(FeatureScore):
 
     def _doubt(self, x: Float) -> Float:
         nearest = np.full(len(x), np.inf)
-        for mean in self.means_:
-            white = (x - mean) @ self.whitening_.T
-            np.minimum(nearest, np.einsum("ij,ij->i", white, white), out=nearest)
+        white = (x - self.means_[0]) @ self.whitening_.T
+        for mean in (self.means_ - self.means_[0]) @ self.whitening_.T:
+            gap = white - mean
+            np.minimum(nearest, np.einsum("ij,ij->i", gap, gap), out=nearest)
         return nearest

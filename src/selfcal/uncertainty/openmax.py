@@ -71,16 +71,15 @@ class OpenMax(LogitScore):
         return z
 
     def _doubt(self, z: Float) -> Float:
-        k = z.shape[1]
         distances = np.stack([np.linalg.norm(z - mean, axis=1) for mean in self.means_], axis=1)
         shifted = np.maximum(distances + self.shift_, 0.0) / self.scale_
+        top = np.argsort(-z, axis=1, kind="stable")[:, : self.top]
         with np.errstate(over="ignore"):
-            extreme = -np.expm1(-(shifted**self.shape_))
-        top = min(self.top, k)
-        rank = np.argsort(np.argsort(-z, axis=1, kind="stable"), axis=1)
-        lost = np.maximum(top - rank, 0) / top * extreme
-        corrected = z * (1.0 - lost)
-        unknown = (z * lost).sum(axis=1)
+            extreme = -np.expm1(-(np.take_along_axis(shifted, top, axis=1) ** self.shape_[top]))
+        logits = np.take_along_axis(z, top, axis=1)
+        lost = logits * extreme * np.linspace(1.0, 0.0, top.shape[1], endpoint=False)
+        corrected, unknown = z.copy(), lost.sum(axis=1)
+        np.put_along_axis(corrected, top, logits - lost, axis=1)
         largest = np.maximum(corrected.max(axis=1), unknown)
         mass = np.exp(unknown - largest)
         return mass / (mass + np.exp(corrected - largest[:, None]).sum(axis=1))

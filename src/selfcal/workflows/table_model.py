@@ -16,11 +16,11 @@ from sklearn.base import clone
 from selfcal._support import checks
 from selfcal._support.checks import Float, Int, shorten
 from selfcal._support.progress import progress_bar
-from selfcal.conformal import ConformalClassifier
+from selfcal.conformal import ConformalClassifier, NoveltyDetector
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.estimators.classifier import SelfCalibratedClassifier
 from selfcal.reject.rules import Guarantee, risk_guarantee
-from selfcal.reporting.content import Provenance, Report
+from selfcal.reporting.content import Novelty, Provenance, Report
 from selfcal.reporting.importance import permutation_importance
 from selfcal.reporting.predictions import Predictions
 from selfcal.storage import read_extra
@@ -32,6 +32,7 @@ from selfcal.tabular.schema import Schema, column_named
 from selfcal.tabular.split import Division, Parts, divide
 from selfcal.workflows._group_values import group_values
 from selfcal.workflows.inspection import no_table
+from selfcal.workflows.table_novelty import fit_novelty, novelty_on_held_out
 from selfcal.workflows.table_report import report_on
 from selfcal.workflows.table_storage import TableContents
 from selfcal.workflows.table_training import Fit, TrainingRows
@@ -40,20 +41,26 @@ HELD_OUT = 0.2
 """The fraction of rows to evaluate a model on; it is neither trained nor calibrated on them."""
 
 REFIT = "refit"
+"""The subfolder of the checkpoints of a refit."""
 MAX_STORED_PROBS = 64 * 2**20
 """Bytes of the probabilities of held-out rows that are stored for prediction sets at most."""
-"""The subfolder of the checkpoints of a refit."""
+NOVELTY = 0.05
+"""The fraction of ordinary rows that may be marked as novel."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions for some rows: codes of the predicted classes, confidences, probabilities, and notes."""
+    """Predictions for some rows: codes of the predicted classes, confidences, probabilities, and notes.
+
+    `novel` is whether each row is unlike the training rows; None if the model has no novelty score.
+    """
 
     chosen: Int
     confidence: Float
     probs: Float
     unseen: Mapping[str, int]
     extra: tuple[str, ...]
+    novel: NDArray[np.bool_] | None = None
 
 
 class TableModel:
@@ -67,7 +74,10 @@ class TableModel:
         seed: Seeds the splits and the training.
         held_out: The fraction of rows to evaluate on.
         refit: After the evaluation, fit again on all rows, with the same settings and its own time budget. The report
-            remains that on the first fit, and `threshold` is not available: no rows are left to guarantee it on.
+            remains that on the first fit, and `threshold`, prediction sets and the novelty score are not available:
+            no rows are left to guarantee them on.
+        novelty: The fraction of ordinary rows that may be marked as unlike the training rows; None fits no novelty
+            score.
         max_levels: Maximum number of categories of one column.
         memory: Maximum number of bytes of the table and its numbers; a table that needs more is refused.
         **settings: Arguments of `SelfCalibratedClassifier`.
@@ -111,6 +121,7 @@ class TableModel:
         seed: int = 0,
         held_out: float = HELD_OUT,
         refit: bool = False,
+        novelty: float | None = NOVELTY,
         max_levels: int = 100,
         memory: int = MEMORY_BUDGET,
         **settings: Any,
@@ -118,6 +129,7 @@ class TableModel:
         self.seed = checks.positive_int("seed", seed, low=0)
         self.held_out = checks.in_range("held_out", held_out, 0.01, 0.9)
         self.refit = checks.boolean("refit", refit)
+        self.novelty = None if novelty is None else checks.in_range("novelty", novelty, 1e-6, 0.5)
         self.preprocessor = Preprocessor(max_levels=max_levels, budget=memory)
         # the preprocessor has scaled the numbers already, by all rows that take part in the training
         settings = {"standardize": False, **settings}
@@ -210,9 +222,15 @@ class TableModel:
         width = len(self.classes)
         if not len(encoded.values):
             none = np.empty(0)
-            return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra)
+            novel = self._novel(encoded.values)
+            return Answers(none.astype(np.int64), none, np.empty((0, width)), {}, encoded.extra, novel)
         predicted = self.classifier.predict_encoded(encoded.values)
-        return Answers(*predicted, encoded.unseen, encoded.extra)
+        return Answers(*predicted, encoded.unseen, encoded.extra, self._novel(encoded.values))
+
+    @property
+    def detector(self) -> NoveltyDetector | None:
+        """What tells rows unlike the training rows, with its guarantee; None if there is no novelty score."""
+        return self.classifier.novelty_
 
     def threshold(self, max_risk: float, level: float = 0.95) -> tuple[float, Guarantee]:
         """The threshold on the confidence that keeps the risk at most `max_risk`, and its guarantee."""
@@ -305,8 +323,21 @@ class TableModel:
         self.held_out_codes, self.held_out_probs = judged.y[kept], judged.probs[kept]
         return judged
 
+    def _novel(self, values: Float) -> NDArray[np.bool_] | None:
+        return None if self.detector is None else self.classifier.is_novel_encoded(values)
+
+    def _learn_novelty(self, rows: TrainingRows) -> Novelty | None:
+        """Fit the novelty score, note if there is none, and measure it."""
+        if self.novelty is None:
+            return None
+        problem = fit_novelty(self.classifier, rows, self.novelty, seed=self.seed)
+        if problem is not None:
+            self.notes, self.remarks = (*self.notes, problem), (*self.remarks, problem)
+            return None
+        return novelty_on_held_out(self.classifier, rows, seed=self.seed)
+
     def _questions(self, rows: TrainingRows, by: Sequence[str]) -> dict[str, Any]:
-        """The groups of the held-out rows, and which columns matter for them."""
+        """The groups of the held-out rows, which columns matter for them, and which of them are strange."""
         held_out = rows.table[rows.parts.held_out]
         kinds = {column.name: column for column in self.schema.used}
         groups = {name: group_values(held_out[name], kinds.get(name)) for name in by}
@@ -317,7 +348,7 @@ class TableModel:
             columns=self.preprocessor.columns,
             seed=self.seed,
         )
-        return {"groups": groups, "importance": importance}
+        return {"groups": groups, "importance": importance, "novelty": self._learn_novelty(rows)}
 
     def _prepared_refit(self, rows: TrainingRows) -> Fit:
         """The fit on all rows: a preprocessor and a classifier of its own, with the same settings."""

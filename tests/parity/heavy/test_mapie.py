@@ -84,3 +84,28 @@ def test_raps(data):
     some = ours.any(axis=1)
     assert some.mean() > 0.5
     np.testing.assert_array_equal(ours[some], theirs[some])
+
+
+@pytest.mark.filterwarnings("ignore:WARNING. your conformalization dataset has less labels:UserWarning")
+@pytest.mark.parametrize("score", ["lac", "aps"])
+def test_groups_and_classes(data, score):
+    """MAPIE has one threshold for all rows; ours of a group are those that it chooses on that group alone.
+
+    Within a true class, its threshold is that for the rows of the class, and decides on the class's own column.
+    """
+    (probs, y), new = data
+    only = {"conformity_score_params": {"include_last_label": False}} if score == "aps" else {}
+    groups, of_new = (np.arange(len(rows)) % 3 for rows in (probs, new))
+    grouped = ConformalClassifier(Given(), coverage=0.9, score=score).fit(probs, y, groups=groups)
+    ours = grouped.predict_set(new, groups=of_new)
+    for group in range(3):
+        one = ((probs[groups == group], y[groups == group]), new[of_new == group])
+        theirs, of_group = mapie_sets(score, 0.9, one, **only)[1], ours[of_new == group]
+        some = of_group.any(axis=1)
+        assert some.mean() > 0.5
+        np.testing.assert_array_equal(of_group[some], theirs[some])
+    if score == "lac":  # MAPIE adds a class to empty sets of APS, by the other columns
+        each = ConformalClassifier(Given(), coverage=0.9, per_class=True).fit(probs, y).predict_set(new)
+        for label in range(4):
+            theirs = mapie_sets("lac", 0.9, ((probs[y == label], y[y == label]), new))[1]
+            np.testing.assert_array_equal(each[:, label], theirs[:, label])
