@@ -16,7 +16,7 @@ from selfcal.calibrators import TemperatureScaling
 from selfcal.datasets import Blobs
 from selfcal.ensembles import NetworkCandidate
 from selfcal.errors import ConfigError
-from selfcal.training.problem import forward_in_blocks, members_in_blocks
+from selfcal.training.problem import forward_in_blocks, members_in_blocks, n_answers
 from selfcal.training.recipe import Recipe
 from selfcal.uncertainty import Disagreement, MutualInformation, VariationRatio
 
@@ -40,6 +40,23 @@ def made(name, module=None, **settings):
     return KINDS[name]().fit(module, (ROWS, CODES), **settings).eval()
 
 
+def outputs(module, x):
+    """The logits of each answer, of which there may be one."""
+    return members_in_blocks(module, x) if n_answers(module) > 1 else forward_in_blocks(module, x)[None]
+
+
+SEVERAL = [name for name in KINDS if n_answers(made(name)) > 1]
+
+
+class WithoutLinearLayer(nn.Module):
+    def __init__(self, n_columns, n_classes):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(n_columns, n_classes))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
 def test_every_one_has_a_method():
     assert METHODS.keys() == KINDS.keys()
 
@@ -53,17 +70,9 @@ class TestEvery:
             with pytest.raises(AttributeError):
                 setattr(part, setting, 1)
 
-    def test_logits_and_answers(self, name):
-        module = made(name)
-        logits, answers = forward_in_blocks(module, ROWS), members_in_blocks(module, ROWS)
-        assert logits.shape == (400, 5)
-        assert answers.shape == (module.n_answers, 400, 5)
-        assert module.n_answers > 1
-        assert len({tuple(answer.flatten().tolist()) for answer in answers}) == module.n_answers
-
     def test_a_row_has_the_same_answers_whatever_rows_come_with_it(self, name):
         module = made(name)
-        for of in (forward_in_blocks, lambda m, x: members_in_blocks(m, x).transpose(0, 1)):
+        for of in (forward_in_blocks, lambda m, x: outputs(m, x).transpose(0, 1)):
             all_rows = of(module, ROWS)
             for part in (slice(0, 1), slice(7, 11), slice(100, 370)):
                 torch.testing.assert_close(of(module, ROWS[part]), all_rows[part], rtol=1e-5, atol=1e-5)
@@ -71,9 +80,9 @@ class TestEvery:
     def test_the_seed_decides(self, name):
         first, again, other = (made(name, seed=seed) for seed in (1, 1, 2))
         torch.random.manual_seed(5)
-        assert torch.equal(members_in_blocks(first, ROWS), members_in_blocks(again, ROWS))
-        same = torch.equal(members_in_blocks(first, ROWS), members_in_blocks(other, ROWS))
-        assert same == (name == "Members")  # nothing is drawn there
+        assert torch.equal(outputs(first, ROWS), outputs(again, ROWS))
+        same = torch.equal(outputs(first, ROWS), outputs(other, ROWS))
+        assert same == (name in ("Members", "FeatureClipping"))  # nothing is drawn there
 
     def test_the_network_itself_is_not_changed(self, name):
         module = network(name).eval()
@@ -85,7 +94,7 @@ class TestEvery:
     def test_it_leaves_torchs_global_stream_alone(self, name):
         module = network(name).eval()
         torch.manual_seed(3)
-        members_in_blocks(made(name, module), ROWS)
+        outputs(made(name, module), ROWS)
         drawn = torch.rand(1)
         torch.manual_seed(3)
         assert torch.equal(drawn, torch.rand(1))
@@ -93,21 +102,21 @@ class TestEvery:
     def test_copies_answer_the_same_and_on_their_own(self, name):
         module = made(name)
         twin = copy.deepcopy(module)
-        expected = members_in_blocks(module, ROWS)
+        expected = outputs(module, ROWS)
         with torch.no_grad():
             for value in module.state_dict().values():
                 value.zero_()
-        assert torch.equal(members_in_blocks(twin, ROWS), expected)
+        assert torch.equal(outputs(twin, ROWS), expected)
 
     def test_threads_do_not_disturb_one_another(self, name):
         module = made(name)
         parts = [ROWS[:250], ROWS[250:], ROWS[100:103]]
-        expected = [members_in_blocks(module, part) for part in parts]
+        expected = [outputs(module, part) for part in parts]
         found = {}
 
         def work(place):
             for _ in range(5):
-                found[place] = members_in_blocks(module, parts[place])
+                found[place] = outputs(module, parts[place])
 
         threads = [threading.Thread(target=work, args=(place,)) for place in range(3)]
         for thread in threads:
@@ -115,19 +124,6 @@ class TestEvery:
         for thread in threads:
             thread.join()
         assert all(torch.equal(found[place], expected[place]) for place in range(3))
-
-    def test_the_method_in_the_classifier(self, name, tmp_path):
-        clf = SelfCalibratedClassifier(METHODS[name], max_epochs=30, random_state=0).fit(X, Y)
-        assert clf.score(X, Y) > 0.75
-        answers = clf.member_proba(X)
-        np.testing.assert_allclose(answers.sum(axis=2), 1, atol=1e-12)
-        if name != "LastLayerLaplace" or clf.module_.sampled:
-            np.testing.assert_allclose(answers.mean(axis=0), clf.predict_proba(X), atol=1e-6)
-        for score in (MutualInformation(), VariationRatio(), Disagreement()):
-            assert score.of(clf, X).max() > 0
-        again = SelfCalibratedClassifier.load(clf.save(tmp_path / "model"))
-        np.testing.assert_array_equal(again.member_proba(X), answers)
-        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
     def test_a_calibrator_is_fitted_to_what_predicts(self, name):
         recipe = replace(recipes.named(METHODS[name]), calibrator=TemperatureScaling())
@@ -141,10 +137,35 @@ class TestEvery:
             NetworkCandidate("mlp", recipes.named(METHODS[name]))
 
     def test_a_network_that_does_not_fit_is_told_before_training(self, name):
-        wrong = {"Members": "mlp", "MonteCarloDropout": "mlp", "LastLayerLaplace": "tabm"}[name]
+        wrong = {"Members": "mlp", "MonteCarloDropout": "mlp", "LastLayerLaplace": "tabm"}.get(
+            name, WithoutLinearLayer
+        )
         clf = SelfCalibratedClassifier(METHODS[name], network=wrong, random_state=0)
         with pytest.raises(ConfigError, match=r"[Nn]etwork.*Use"):
             clf.fit(X, Y)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+class TestSeveralAnswers:
+    def test_their_number_and_shape(self, name):
+        module = made(name)
+        answers = members_in_blocks(module, ROWS)
+        assert forward_in_blocks(module, ROWS).shape == (400, 5)
+        assert answers.shape == (module.n_answers, 400, 5)
+        assert len({tuple(answer.flatten().tolist()) for answer in answers}) == module.n_answers
+
+    def test_the_method_in_the_classifier(self, name, tmp_path):
+        clf = SelfCalibratedClassifier(METHODS[name], max_epochs=30, random_state=0).fit(X, Y)
+        assert clf.score(X, Y) > 0.75
+        answers = clf.member_proba(X)
+        np.testing.assert_allclose(answers.sum(axis=2), 1, atol=1e-12)
+        if name != "LastLayerLaplace" or clf.module_.sampled:
+            np.testing.assert_allclose(answers.mean(axis=0), clf.predict_proba(X), atol=1e-6)
+        for score in (MutualInformation(), VariationRatio(), Disagreement()):
+            assert score.of(clf, X).max() > 0
+        again = SelfCalibratedClassifier.load(clf.save(tmp_path / "model"))
+        np.testing.assert_array_equal(again.member_proba(X), answers)
+        np.testing.assert_array_equal(again.predict_proba(X), clf.predict_proba(X))
 
 
 def test_what_is_no_predictive_is_refused():
