@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 PARITY := .venv/.parity
 CLUSTER := .venv/.cluster
+# without torchvision, which they ask for and do not need here: only the build that belongs to that of torch would work
+LAPLACE := laplace-torch asdfghjkl backpack-for-pytorch curvlinops-for-pytorch einconv einops opt_einsum unfoldNd
 export MPLBACKEND := Agg
 # the networks of the tests are small, and both cores run tests; any other number works as well
 export OMP_NUM_THREADS ?= 1
@@ -55,9 +57,10 @@ test-pythons: ## the tests on Python 3.12 and 3.13, where they are installed
 
 $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps $(LAPLACE)
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, onnxruntime, and pytabkit if it is installed
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, laplace-torch, onnxruntime, and pytabkit if it is installed
 	$(BIN)/python -m pytest tests/parity/heavy tests/estimators/test_frames.py
 
 $(CLUSTER): $(READY)

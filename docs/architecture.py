@@ -20,7 +20,7 @@ PURPOSE = {
     "estimators": "the scikit-learn API; figures; abstaining",
     "storage": "model folders, ONNX",
     "recipes": "named methods: the only place that\nnames concrete parts",
-    "ensembles": "several models as one; label noise",
+    "ensembles": "several models as one; label noise;\nseveral answers of one",
     "losses": "the parts of a method;\nnone imports another",
     "training": "Recipe, interfaces, the one loop",
     "uncertainty": "scores of doubt (NumPy)",

@@ -6,9 +6,9 @@ from importlib import import_module
 
 import pytest
 
-from selfcal import calibrators, hypergradients, losses, metrics, objectives, outer, uncertainty
+from selfcal import calibrators, hypergradients, losses, metrics, objectives, outer, predictive, uncertainty
 from selfcal.calibrators._base import LogitCalibrator
-from selfcal.training.interfaces import Hypergradient, Objective, OuterModel
+from selfcal.training.interfaces import Hypergradient, Objective, OuterModel, Predictive
 from selfcal.uncertainty import UncertaintyScore
 
 
@@ -37,6 +37,7 @@ def kind_of(base):
         (outer, kind_of(OuterModel)),
         (objectives, kind_of(Objective)),
         (hypergradients, kind_of(Hypergradient)),
+        (predictive, kind_of(Predictive)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -15,7 +15,7 @@ from selfcal.commands._shared import half_the_memory
 from selfcal.storage import describe, read_extra
 from selfcal.training.run import Run
 from selfcal.workflows.table_model import TableModel
-from tests.commands.conftest import QUICK, as_json, people, run, succeed
+from tests.commands.conftest import QUICK, as_json, people, quick, run, succeed
 
 
 def files(folder):
@@ -343,3 +343,12 @@ def test_progress_counts_both_trainings_of_a_refit_and_the_distillation(shelf, t
         assert any(text in line for line in lines), text
     quiet = [*args[:-1], "--method", "crossfit", "--max-epochs", "3", "--out", tmp_path / "n"]
     assert "%: " not in succeed(*quiet).stderr
+
+
+@pytest.mark.parametrize("method", ["mc_dropout", "laplace", "batch_ensemble"])
+def test_methods_with_several_answers(shelf, tmp_path, method):
+    model, rows = tmp_path / "model", tmp_path / "rows.csv"
+    succeed("fit", shelf / "people.csv", "--target", "kind", *quick("--method", method), "--out", model)
+    assert f"method         {method}\n" in succeed("inspect", model).stdout
+    succeed("predict", model, shelf / "people.csv", "--out", rows)
+    assert pl.read_csv(rows)["confidence"].is_between(0.3, 1).all()

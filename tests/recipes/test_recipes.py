@@ -34,7 +34,9 @@ def test_every_exported_recipe_has_a_name():
     assert made - {"named", "names", "post_hoc", "with_loss"} == {*recipes.names()} - {*recipes.POST_HOC}
 
 
-@pytest.mark.parametrize("module", [recipes.one_level, recipes.bilevel, recipes.several_networks])
+@pytest.mark.parametrize(
+    "module", [recipes.one_level, recipes.bilevel, recipes.several_answers, recipes.several_networks]
+)
 def test_every_method_is_exported(module):
     made = {name for name, f in vars(module).items() if getattr(f, "__module__", "") == module.__name__}
     assert {name for name in made if not name.startswith("_")} <= {*recipes.__all__}

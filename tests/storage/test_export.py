@@ -45,7 +45,17 @@ def fitted(method, y=Y, **settings):
         return model.fit(1e3 + X, y)
 
 
-@pytest.mark.parametrize("method", [*FORMULAS, "attended_temperature", "bo4sc", "feature_clipping"])
+PREDICTIVES = [
+    "mc_dropout",
+    "laplace",
+    recipes.laplace(structure="full", predictive="probit"),
+    recipes.laplace(predictive="probit"),
+    "batch_ensemble",
+    "feature_clipping",
+]
+
+
+@pytest.mark.parametrize("method", [*FORMULAS, "attended_temperature", "bo4sc", *PREDICTIVES], ids=str)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_formulas_before_they_are_written(method, n_classes):
     """Without the detour by a file, which takes a second, and closer."""

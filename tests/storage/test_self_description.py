@@ -18,9 +18,12 @@ from selfcal import SelfCalibratedClassifier, models
 from selfcal.ensembles.modules import EnsembleModule, LogarithmicPool
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.label_noise.corrected import NoiseCorrected
-from selfcal.models.clipping import ClippedFeatures
 from selfcal.models.spec import MAX_DEPTH, NETWORKS, Builder, Wrapper, has_own, spec_of, summary_of, wrappers
 from selfcal.models.trees import TreeColumns, Trees
+from selfcal.predictive import LastLayerLaplace, MonteCarloDropout
+from selfcal.predictive.clipping import ClippedFeatures
+from selfcal.predictive.laplace import LaplaceModule
+from selfcal.predictive.mc_dropout import DropoutPasses
 from selfcal.storage.parts import restored_module, weights_of
 from selfcal.tabular.features import FeatureGroups
 from tests.storage.test_model import fitted, same, two_layers
@@ -80,6 +83,12 @@ def boosting():
     return Trees.of(model.fit(columns(rows).numpy(), rng.integers(3, size=90)), columns, N_CLASSES)
 
 
+def predicting(part, inside):
+    """A network with another predictive, fitted on rows whose labels do not matter."""
+    rows = torch.randn(20, N_FEATURES, generator=torch.Generator().manual_seed(0))
+    return part.fit(inside, (rows, torch.arange(20) % N_CLASSES))
+
+
 WRAPPED = {
     EnsembleModule: lambda: ensemble(network(), network("tabular")),
     LogarithmicPool: lambda: LogarithmicPool([network(), ensemble(network("tabular"))], [0.7, 0.6]),
@@ -87,10 +96,13 @@ WRAPPED = {
     Trees: boosting,
     ClippedFeatures: lambda: ClippedFeatures(network("tabular"), 0.1),
     Sharpened: lambda: sharpened(network()),
+    DropoutPasses: lambda: predicting(MonteCarloDropout(passes=3), network("tabular")),
+    LaplaceModule: lambda: predicting(LastLayerLaplace(), network()),
 }
 DESCRIBED = {
     **{name: lambda name=name: network(name) for name in NETWORKS},
     **{kind.__name__: make for kind, make in WRAPPED.items()},
+    "laplace, full and sampled": lambda: predicting(LastLayerLaplace("full", "sampled"), network("realmlp")),
     "wrappers in wrappers": lambda: corrected(
         ensemble(sharpened(network()), ensemble(network(), corrected(network())))
     ),

@@ -21,5 +21,5 @@ def test_members_of_a_classifier_are_its_networks():
 
 def test_one_network_has_no_members():
     clf = SelfCalibratedClassifier("standard", max_epochs=1, random_state=0).fit(X, y)
-    with pytest.raises(ConfigError, match="needs an ensemble"):
+    with pytest.raises(ConfigError, match="needs several answers"):
         MutualInformation().of(clf, X)

@@ -50,5 +50,8 @@ METHODS = (
     "mdca",
     "soft_ece",
     "soft_avuc",
+    "mc_dropout",
+    "laplace",
+    "batch_ensemble",
     *CALIBRATORS,
 )

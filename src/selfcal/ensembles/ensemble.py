@@ -59,10 +59,15 @@ class NetworkCandidate(Candidate):
     def __post_init__(self) -> None:
         if not isinstance(self.recipe, Recipe):
             raise ConfigError(f"Candidate {self.name!r} must have a Recipe; got {self.recipe!r}.")
-        if self.recipe.is_post_hoc:
+        if self.recipe.calibrator is not None:
             raise ConfigError(
                 f"An ensemble fits a temperature to held-out predictions; recipe {self.recipe.name!r} of candidate "
                 f"{self.name!r} must not have a calibrator. Leave the calibrator out."
+            )
+        if self.recipe.predictive is not None:
+            raise ConfigError(
+                f"The members of an ensemble predict by their logits; recipe {self.recipe.name!r} of candidate "
+                f"{self.name!r} must not have a predictive. Use it as a method of its own."
             )
 
     @property

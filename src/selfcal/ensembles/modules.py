@@ -52,7 +52,22 @@ class ParallelNetworks(nn.Module):
         return torch.cat([member(part) for member, part in zip(self.members, parts, strict=True)])
 
 
-class EnsembleModule(Wrapper, key="members"):
+class _Members:
+    """The answers of each member of a module."""
+
+    members: nn.ModuleList
+
+    @property
+    def n_answers(self) -> int:
+        """The number of members."""
+        return len(self.members)
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """The logits of each member, (members, rows, classes)."""
+        return torch.stack([member(x) for member in self.members])
+
+
+class EnsembleModule(_Members, Wrapper, key="members"):
     """An ensemble that predicts the weighted mean of its members' probabilities.
 
     With z_k the logits of network k, w_k its weight and T_k its temperature, the output is
@@ -131,7 +146,7 @@ class EnsembleModule(Wrapper, key="members"):
         return f"ensemble of {len(self.members)} models"
 
 
-class LogarithmicPool(Wrapper, key="pool"):
+class LogarithmicPool(_Members, Wrapper, key="pool"):
     """Several models that predict the weighted geometric mean of their probabilities, scaled to sum to one.
 
     With z_k the logits of model k and w_k its weight, the output is ``Σ_k w_k log softmax(z_k)``. Weights that sum to

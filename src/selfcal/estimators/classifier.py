@@ -276,8 +276,9 @@ class SelfCalibratedClassifier(FittedClassifier):
         codes, weight = labelled.codes[rows], None if labelled.weight is None else labelled.weight[rows]
         self._fit_scaling(table[rows], weight)
         groups = row_groups(self, table, rows, labelled.groups)
+        kind = self._kind()
         fitted = fit_ensemble(
-            ensemble if self.network is None else ensemble.with_network(self._kind()),
+            ensemble if kind is None else ensemble.with_network(kind),
             Rows(self._tensor(table)[rows], codes, weight, feature_groups),
             groups[rows],
             self._member_settings(len(self.classes_), seed),
@@ -388,7 +389,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         batch_size = self._batch_size(len(parts.train))
         batches = data.batches(parts.train, batch_size, seed)
         return train(
-            self._factory(len(self.classes_))(self._kind(), data.x[parts.train], seed),
+            self._factory(len(self.classes_))(self._kind() or recipe.network, data.x[parts.train], seed),
             batches,
             None if parts.outer is None else data.batches(parts.outer, batch_size, seed + 1),
             None if parts.selection is None else data.batches(parts.selection, batch_size, 0),

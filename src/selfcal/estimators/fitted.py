@@ -24,7 +24,7 @@ from selfcal.estimators.settings import ClassifierSettings
 from selfcal.estimators.tables import encoded, remember_columns
 from selfcal.storage import ClassifierState, Storable
 from selfcal.tabular.preprocessing import Preprocessor
-from selfcal.training.problem import forward_in_blocks
+from selfcal.training.problem import forward_in_blocks, members_in_blocks, n_answers
 from selfcal.training.recipe import Recipe
 from selfcal.uncertainty import FeatureScore, Mahalanobis
 
@@ -177,18 +177,21 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
         return self
 
     def member_proba(self, X: ArrayLike) -> Float:
-        """The probabilities of each member of an ensemble, of shape (members, rows, classes)."""
+        """The probabilities of each of several answers, before any calibration: (members, rows, classes).
+
+        They are those of the members of an ensemble, of the passes with dropout of `mc_dropout`, or of the sampled
+        last layers of `laplace`.
+        """
         check_is_fitted(self)
-        members = list(getattr(self.module_, "members", ()))
-        if len(members) < 2:
+        if n_answers(self.module_) < 2:
             raise ConfigError(
-                "member_proba needs an ensemble; this classifier has one network. Fit it with a method such as "
-                "'auto' or 'crossfit', and without n_networks=1 or noisy_labels."
+                "member_proba needs several answers; this classifier has one network. Fit it with a method such as "
+                "'auto', 'crossfit', 'mc_dropout', 'laplace' or 'batch_ensemble', and without n_networks=1 or "
+                "noisy_labels."
             )
-        x = self._tensor(feature_table(self, X, reset=False))
-        return np.stack(
-            [softmax(forward_in_blocks(member, x).double().numpy(), axis=1) for member in members]
-        )
+        x = self._tensor(self._numbers(X, warn=True))
+        probs: Float = softmax(members_in_blocks(self.module_, x).double().numpy(), axis=2)
+        return probs
 
     def logits(self, X: ArrayLike) -> Float:
         """The network's raw scores, before any calibration, of shape (rows, classes)."""

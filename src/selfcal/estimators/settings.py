@@ -181,11 +181,9 @@ class ClassifierSettings(BaseEstimator):
             return None if n_train <= FULL_BATCH_UP_TO else BATCH
         return None if self.batch_size is None else int(self.batch_size)
 
-    def _kind(self) -> str:
-        """The kind of the only network, or of all networks if the user chose one."""
-        if self.network is None:
-            return "mlp"
-        return self.network if isinstance(self.network, str) else OWN
+    def _kind(self) -> str | None:
+        """The kind of network that the user chose; None for that of the method."""
+        return self.network if self.network is None or isinstance(self.network, str) else OWN
 
     def _factory(self, n_classes: int) -> NetworkFactory:
         own = self.network if callable(self.network) else None

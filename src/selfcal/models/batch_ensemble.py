@@ -121,13 +121,39 @@ class MeanOfMembers(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """From (members, rows, classes) to (rows, members, classes) in training, otherwise to (rows, classes)."""
-        if self.training:
-            return logits.transpose(0, 1)
-        if logits.shape[2] <= FEW_CLASSES:
-            log_probs = logits.mT.contiguous().log_softmax(dim=1).mT
-        else:
-            log_probs = logits.log_softmax(dim=2)
-        return log_probs.logsumexp(dim=0) - math.log(len(logits))
+        return logits.transpose(0, 1) if self.training else logits_of_mean(logits)
+
+
+def logits_of_mean(logits: Tensor) -> Tensor:
+    """The logarithm of the mean of the members' probabilities: from (members, rows, classes) to (rows, classes)."""
+    if logits.shape[2] <= FEW_CLASSES:
+        log_probs = logits.mT.contiguous().log_softmax(dim=1).mT
+    else:
+        log_probs = logits.log_softmax(dim=2)
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))
+
+
+class MemberNetwork(nn.Sequential):
+    """Layers of several members, the last of which is `MeanOfMembers`.
+
+    Example:
+        >>> network = MemberNetwork(SeparateLinear(4, 3, 2), MeanOfMembers()).eval()
+        >>> network(torch.zeros(5, 3)).shape, network.member_logits(torch.zeros(5, 3)).shape
+        (torch.Size([5, 2]), torch.Size([4, 5, 2]))
+    """
+
+    @property
+    def n_answers(self) -> int:
+        """The number of members."""
+        last = self[-2]
+        assert isinstance(last, SeparateLinear)
+        return len(last.bias)
+
+    def member_logits(self, x: Tensor) -> Tensor:
+        """The logits of each member, (members, rows, classes)."""
+        for layer in list(self)[:-1]:
+            x = layer(x)
+        return x
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

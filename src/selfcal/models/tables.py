@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 from selfcal._support.checks import in_range, one_of, positive_int
 from selfcal._support.random_streams import Dropout
-from selfcal.models.batch_ensemble import BatchEnsembleLinear, MeanOfMembers, MemberDropout, SeparateLinear
+from selfcal.models.batch_ensemble import (
+    BatchEnsembleLinear,
+    MeanOfMembers,
+    MemberDropout,
+    MemberNetwork,
+    SeparateLinear,
+)
 from selfcal.models.encodings import FourierFeatures, Periodic, PiecewiseEmbedding, PiecewiseLinear
 from selfcal.models.layers import (
     ColumnScales,
@@ -182,7 +188,7 @@ def tabm(
         layer = BatchEnsembleLinear(n_members, width, positive_int("hidden", size), diverse=place == 0)
         layers += [layer, nn.ReLU(), MemberDropout(dropout)]
         width = size
-    return nn.Sequential(*layers, SeparateLinear(n_members, width, n_classes), MeanOfMembers())
+    return MemberNetwork(*layers, SeparateLinear(n_members, width, n_classes), MeanOfMembers())
 
 
 N_BINS = 16

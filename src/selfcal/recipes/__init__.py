@@ -31,6 +31,7 @@ from selfcal.recipes.one_level import (
     standard,
     with_loss,
 )
+from selfcal.recipes.several_answers import batch_ensemble, laplace, mc_dropout
 from selfcal.recipes.several_networks import auto, crossfit, ensemble
 from selfcal.training.recipe import Recipe
 
@@ -39,6 +40,7 @@ __all__ = [
     "Ensemble",
     "Recipe",
     "auto",
+    "batch_ensemble",
     "bo4sc",
     "brier",
     "bsce_gra",
@@ -58,8 +60,10 @@ __all__ = [
     "gamma_net_sece",
     "isoreg",
     "label_smoothing",
+    "laplace",
     "lp_norm",
     "mbls",
+    "mc_dropout",
     "mdca",
     "mixup",
     "mmce",
@@ -101,6 +105,9 @@ _NAMED: dict[str, Callable[[], Recipe | Ensemble]] = {
     "mdca": mdca,
     "soft_ece": soft_ece,
     "soft_avuc": soft_avuc,
+    "mc_dropout": mc_dropout,
+    "laplace": laplace,
+    "batch_ensemble": batch_ensemble,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from selfcal import calibrators, losses
 from selfcal._support.checks import boolean, one_of
 from selfcal.losses.module import fixed, name_of
-from selfcal.models.clipping import FeatureClipping
+from selfcal.predictive import FeatureClipping
 from selfcal.selections import DynamicPruning
 from selfcal.training.interfaces import Calibrator, Loss
 from selfcal.training.recipe import Recipe
@@ -132,7 +132,7 @@ def soft_avuc(*, alpha: float = 1.0, threshold: float = 0.5, temperature: float 
 
 def feature_clipping() -> Recipe:
     """Plain training, then a threshold at which the network's features are clipped, fitted on held-out rows."""
-    return Recipe(name="feature_clipping", loss=losses.cross_entropy, module_calibrator=FeatureClipping())
+    return Recipe(name="feature_clipping", loss=losses.cross_entropy, predictive=FeatureClipping())
 
 
 def isoreg(*, floor: str = "none") -> Recipe:

@@ -43,7 +43,7 @@ class TrainingResult:
     """The result of `train`; the module passed to it holds the chosen parameters.
 
     Attributes:
-        module: The trained network, in evaluation mode; with a module calibrator, what that has made of it.
+        module: The trained network, in evaluation mode, or what the recipe predicts with in its place.
         outer_params: The outer parameters of the chosen state.
         calibrator: The recipe's post-hoc calibrator, fitted on the outer data, if it has one.
         history: The course of training, as plain arrays.
@@ -170,7 +170,7 @@ def train(
         >>> result.n_steps, result.outer_params["weight"].shape
         (50, torch.Size([40]))
     """
-    _check_recipe(recipe, outer_data)
+    _check_recipe(recipe, module, outer_data)
     if device is not None:
         module.to(_usable(device))
     optimizer = optimizer if clip_norm is None else Clipped(optimizer, clip_norm)
@@ -253,9 +253,9 @@ def train(
         module.eval()
         for recovery in run.recoveries():
             warnings.warn(recovery, RecoveryWarning, stacklevel=2)
-        module, calibrator = (module, None) if outer is None else _calibrated(recipe, module, own_part(outer))
+        predicts, calibrator = _finished(recipe, module, batches, outer, seed)
     return TrainingResult(
-        module=module,
+        module=predicts,
         outer_params=outer_params,
         calibrator=calibrator,
         history=run.recorder.history(),
@@ -307,15 +307,20 @@ def held_out_logits(module: nn.Module, data: Batches) -> tuple[Tensor, Tensor, T
     return logits, y, joined([o if w is None else w for o, w in zip(ones, weights, strict=True)])
 
 
-def _calibrated(recipe: Recipe, module: nn.Module, data: Batches) -> tuple[nn.Module, Calibrator | None]:
-    """The network and the calibrator of the recipe, fitted on this data as far as there is something to fit."""
-    if recipe.module_calibrator is not None:
-        module = recipe.module_calibrator(module, data)
-    if recipe.calibrator is None:
+def _finished(
+    recipe: Recipe, module: nn.Module, data: Batches, outer: Batches | None, seed: int
+) -> tuple[nn.Module, Calibrator | None]:
+    """What predicts with the trained network, and a calibrator of its predictions."""
+    if recipe.predictive is not None:
+        rows = outer if recipe.predictive.held_out else data
+        assert rows is not None, "the recipe was checked"
+        module = recipe.predictive.fit(module, own_part(rows), seed=seed).eval()
+    if recipe.calibrator is None or outer is None:
         return module, None
-    logits, y, weight = held_out_logits(module, data)
+    logits, y, weight = held_out_logits(module, own_part(outer))
     sample_weight = None if weight is None else weight.cpu().numpy()
-    return module, copy.deepcopy(recipe.calibrator).fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
+    calibrator = copy.deepcopy(recipe.calibrator)
+    return module, calibrator.fit(logits.cpu().numpy(), y.cpu().numpy(), sample_weight)
 
 
 def _out_of_time(run: Run, max_seconds: float) -> bool:
@@ -327,7 +332,7 @@ def _device(module: nn.Module) -> torch.device:
     return next((parameter.device for parameter in module.parameters()), torch.device("cpu"))
 
 
-def _check_recipe(recipe: Recipe, outer_data: object) -> None:
+def _check_recipe(recipe: Recipe, module: nn.Module, outer_data: object) -> None:
     if not isinstance(recipe, Recipe):
         raise ConfigError(
             f"recipe must be a Recipe, which trains one network, such as selfcal.recipes.bo4sc(); got {recipe!r}. "
@@ -338,6 +343,8 @@ def _check_recipe(recipe: Recipe, outer_data: object) -> None:
             f"Recipe {recipe.name!r} needs outer_data for its outer level or calibrator; got None. Pass rows that "
             "are held out from training."
         )
+    if recipe.predictive is not None:
+        recipe.predictive.check(module)
 
 
 def _event(run: Run, report: StepReport, selection_loss: float | None) -> TrainingEvent:

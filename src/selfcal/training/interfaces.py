@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -128,6 +128,30 @@ class BatchTransform(ABC):
         """The rows to train on instead."""
 
 
+class Predictive(ABC):
+    """How a trained network predicts, if not by its own logits: for example as the mean of several answers.
+
+    Attributes:
+        held_out: Whether it is fitted on the outer data, which the network has not seen, or on the training data.
+    """
+
+    held_out: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, module: nn.Module) -> None:
+        """Raise a `ConfigError` if the network, which is not trained yet, cannot predict in this way."""
+
+    @abstractmethod
+    def fit(self, module: nn.Module, data: Batches, *, seed: int = 0) -> nn.Module:
+        """The module that predicts; the network keeps its weights and is not changed.
+
+        Args:
+            module: The trained network.
+            data: The rows that it was trained on, or others if `held_out`.
+            seed: Decides all that is drawn.
+        """
+
+
 class DataSelection(ABC):
     """Decides before every pass over the training data which of its rows the pass has.
 
@@ -210,17 +234,6 @@ class WeightedSum(Objective):
 
     def _parts(self) -> list[tuple[Objective, float]]:
         return list(zip(self.terms, self.weights, strict=True))
-
-
-class ModuleCalibrator(ABC):
-    """A change of the trained network that calibrates it, fitted on data the network has not seen.
-
-    Unlike a `Calibrator`, which has the logits alone, it has the network itself.
-    """
-
-    @abstractmethod
-    def __call__(self, module: nn.Module, data: Batches) -> nn.Module:
-        """The calibrated network; the one that is passed stays as it is."""
 
 
 class Problem(ABC):

@@ -301,10 +301,30 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 def forward_in_blocks(module: nn.Module, x: Inputs) -> Tensor:
     """The network's logits for these rows in evaluation mode; each is independent of the other rows."""
+    return _in_blocks(module, lambda rows: as_logits(call(module, rows)), x)
+
+
+def n_answers(module: nn.Module) -> int:
+    """The number of answers that `member_logits` of a module gives to each row; one without it."""
+    return int(getattr(module, "n_answers", 1))
+
+
+def members_in_blocks(module: nn.Module, x: Inputs) -> Tensor:
+    """The logits of each answer of a module with `member_logits` and `n_answers`: (answers, rows, classes)."""
+
+    def by_row(rows: Inputs) -> Tensor:
+        args, keywords = arguments(rows)
+        logits: Tensor = module.member_logits(*args, **keywords)  # type: ignore[operator]
+        return logits.transpose(0, 1)
+
+    return _in_blocks(module, by_row, x).transpose(0, 1)
+
+
+def _in_blocks(module: nn.Module, function: Callable[[Inputs], Tensor], x: Inputs) -> Tensor:
     n_rows = len(next(iter(named(x).values())))
     starts = range(0, max(n_rows, 1), PREDICTION_ROWS)
     with torch.no_grad(), evaluating(module):
-        outputs = [as_logits(call(module, change(x, partial(_block, start=start)))) for start in starts]
+        outputs = [function(change(x, partial(_block, start=start))) for start in starts]
     return torch.cat(outputs)[:n_rows]
 
 

@@ -14,16 +14,21 @@ from selfcal.training.interfaces import (
     DataSelection,
     Hypergradient,
     Loss,
-    ModuleCalibrator,
     Objective,
     OptimizerRule,
     OuterModel,
+    Predictive,
 )
+
+DEFAULT_NETWORK = "mlp"
 
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """The parts of a method that trains one network. Incompatible parts fail here, not in training."""
+    """The parts of a method that trains one network. Incompatible parts fail here, not in training.
+
+    `network` is the kind of network that the classifier trains unless the user chooses one, of `models.FOR_TABLES`.
+    """
 
     name: str
     loss: Loss
@@ -34,8 +39,9 @@ class Recipe:
     hypergradient: Hypergradient | None = None
     outer_optimizer: OptimizerRule | None = None
     inner_steps: int = 1
-    module_calibrator: ModuleCalibrator | None = None
+    predictive: Predictive | None = None
     calibrator: Calibrator | None = None
+    network: str = DEFAULT_NETWORK
 
     def __post_init__(self) -> None:
         positive_int("inner_steps", self.inner_steps)
@@ -86,11 +92,18 @@ class Recipe:
             loss, called = self.loss.func, f"({', '.join(settings)})"
         parts = {
             name: getattr(self, name)
-            for name in ("transform", "selection", *_OUTER_LEVEL, "module_calibrator", "calibrator")
+            for name in ("transform", "selection", *_OUTER_LEVEL, "predictive", "calibrator")
         }
         shown = [f"{name}={part!r}" for name, part in parts.items() if part is not None]
         steps = [f"inner_steps={self.inner_steps}"] if self.is_bilevel else []
-        given = [f"name={self.name!r}", f"loss={getattr(loss, '__name__', loss)}{called}", *shown, *steps]
+        kind = [f"network={self.network!r}"] if self.network != DEFAULT_NETWORK else []
+        given = [
+            f"name={self.name!r}",
+            f"loss={getattr(loss, '__name__', loss)}{called}",
+            *shown,
+            *steps,
+            *kind,
+        ]
         return f"Recipe({', '.join(given)})"
 
     @property
@@ -101,12 +114,8 @@ class Recipe:
     @property
     def needs_outer_data(self) -> bool:
         """Whether rows must be held out from training for the outer level or a calibrator."""
-        return self.is_bilevel or self.is_post_hoc
-
-    @property
-    def is_post_hoc(self) -> bool:
-        """Whether something is fitted after training."""
-        return self.calibrator is not None or self.module_calibrator is not None
+        fitted = self.calibrator is not None or (self.predictive is not None and self.predictive.held_out)
+        return self.is_bilevel or fitted
 
 
 _OUTER_LEVEL = ("outer_model", "objective", "hypergradient", "outer_optimizer")
@@ -117,6 +126,6 @@ _PARTS = {
     "objective": Objective,
     "hypergradient": Hypergradient,
     "outer_optimizer": OptimizerRule,
-    "module_calibrator": ModuleCalibrator,
     "calibrator": Calibrator,
+    "predictive": Predictive,
 }

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from selfcal import CalibratedModel, SelfCalibratedClassifier, calibrators, models, recipes, train
 from selfcal.datasets import Blobs
 from selfcal.errors import ConfigError, ModelFormatError
-from selfcal.models.clipping import ClippedFeatures, FeatureClipping
 from selfcal.models.spec import Builder, spec_of
 from selfcal.optimizers import Adam
+from selfcal.predictive.clipping import ClippedFeatures, FeatureClipping
 from selfcal.storage import export
 
 X, Y = Blobs(std=1.7).sample(400, seed=0)
@@ -45,7 +45,7 @@ def loss(network, x, y):
 def test_by_hand(weight, odds):
     """Features are the input, and three rows of four are right: the gap of the logits, 2 c, is the log odds."""
     data = (torch.full((4, 1), 5.0), torch.tensor([1, 1, 1, 0]), *map(torch.tensor, weight))
-    clipped = FeatureClipping()(linear(), data)
+    clipped = FeatureClipping().fit(linear(), data)
     expected = math.log(odds) / 2
     assert clipped.threshold.item() == pytest.approx(expected, rel=1e-6)
     new = clipped(torch.tensor([[9.0], [-9.0], [0.1]]))
@@ -54,7 +54,7 @@ def test_by_hand(weight, odds):
 
 def test_no_threshold_is_better_on_a_fine_grid():
     network, x, y = overconfident()
-    clipped = FeatureClipping()(network, (x, y))
+    clipped = FeatureClipping().fit(network, (x, y))
     assert clipped.threshold.item() == pytest.approx(0.8, abs=0.2)
     grid = np.geomspace(1e-2, 20, 500)
     best = min(loss(ClippedFeatures(copy.deepcopy(network), c), x, y) for c in grid)
@@ -66,7 +66,7 @@ def test_a_network_that_is_not_confident_enough_is_not_clipped():
     network, x, _ = overconfident()
     with torch.no_grad():
         y = network(x).argmax(dim=1)
-        clipped = FeatureClipping()(network, (x, y))
+        clipped = FeatureClipping().fit(network, (x, y))
         assert clipped.threshold == math.inf
         assert torch.equal(clipped(1e3 * x), network(1e3 * x))
 
@@ -74,7 +74,7 @@ def test_a_network_that_is_not_confident_enough_is_not_clipped():
 def test_the_network_itself_stays_as_it_is_and_copies_clip():
     network, x, y = overconfident()
     before = network(x)
-    clipped = FeatureClipping()(network, (x, y))
+    clipped = FeatureClipping().fit(network, (x, y))
     assert torch.equal(network(x), before)
     after = clipped(x)
     assert not torch.allclose(after, before)
@@ -87,20 +87,22 @@ def test_the_network_itself_stays_as_it_is_and_copies_clip():
 
 def test_data_in_any_form_gives_the_same_threshold():
     network, x, y = overconfident()
-    expected = FeatureClipping()(network, (x, y)).threshold
+    expected = FeatureClipping().fit(network, (x, y)).threshold
     for data in ((x.numpy(), y.numpy()), DataLoader(TensorDataset(x, y), batch_size=64)):
-        torch.testing.assert_close(FeatureClipping()(network, data).threshold, expected, rtol=1e-4, atol=0)
+        torch.testing.assert_close(
+            FeatureClipping().fit(network, data).threshold, expected, rtol=1e-4, atol=0
+        )
     twice = (torch.cat([x, x[:150]]), torch.cat([y, y[:150]]))
     weight = 1.0 + (torch.arange(len(y)) < 150)
-    weighted = FeatureClipping()(network, (x, y, weight)).threshold
-    torch.testing.assert_close(weighted, FeatureClipping()(network, twice).threshold, rtol=1e-4, atol=0)
+    weighted = FeatureClipping().fit(network, (x, y, weight)).threshold
+    torch.testing.assert_close(weighted, FeatureClipping().fit(network, twice).threshold, rtol=1e-4, atol=0)
 
 
 def test_features_of_zero_have_nothing_to_clip():
     network = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
     nn.init.zeros_(network[0].weight)
     nn.init.constant_(network[0].bias, -1.0)
-    clipped = FeatureClipping()(network, (torch.randn(8, 2), torch.arange(8) % 2))
+    clipped = FeatureClipping().fit(network, (torch.randn(8, 2), torch.arange(8) % 2))
     assert clipped.threshold == math.inf
 
 
@@ -129,7 +131,7 @@ class Twice(nn.Module):
 )
 def test_a_network_without_such_a_layer(network, reason):
     with pytest.raises(ConfigError, match=f"Feature clipping needs a network .* {reason}"):
-        FeatureClipping()(network, (torch.randn(6, 2), torch.arange(6) % 2))
+        FeatureClipping().fit(network, (torch.randn(6, 2), torch.arange(6) % 2))
 
 
 def test_spec():
@@ -165,7 +167,7 @@ def test_onnx(tmp_path):
 
 def test_a_temperature_can_follow():
     network, x, y = overconfident()
-    clipped = FeatureClipping()(network, (x, y))
+    clipped = FeatureClipping().fit(network, (x, y))
     model = CalibratedModel(clipped, calibrators.TemperatureScaling()).fit(x, y)
     assert model.calibrator_.temperature_ == pytest.approx(1.0, abs=0.2)
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from selfcal.errors import ConfigError, ModelFormatError
 from selfcal.models.spec import Builder, Spec, Wrapper, spec_of, summary_of
 from selfcal.training.engine import held_out_logits
-from selfcal.training.interfaces import ModuleCalibrator
+from selfcal.training.interfaces import Predictive
 from selfcal.training.loader_batches import as_batches
 from selfcal.training.problem import head_of
 
@@ -75,7 +75,7 @@ class ClippedFeatures(Wrapper, key="clipped_features"):
 
 
 @dataclass(frozen=True)
-class FeatureClipping(ModuleCalibrator):
+class FeatureClipping(Predictive):
     """Clip the features of a trained network at the threshold of the lowest log loss on other rows.
 
     The features f are the input of the last linear layer, and ``softmax(W max(-c, min(f, c)) + b)`` the
@@ -90,7 +90,7 @@ class FeatureClipping(ModuleCalibrator):
         >>> network = nn.Linear(1, 2)
         >>> network.load_state_dict({"weight": torch.tensor([[-1.0], [1.0]]), "bias": torch.zeros(2)})
         <All keys matched successfully>
-        >>> clipped = FeatureClipping()(network, (torch.full((4, 1), 3.0), torch.tensor([1, 1, 1, 0])))
+        >>> clipped = FeatureClipping().fit(network, (torch.full((4, 1), 3.0), torch.tensor([1, 1, 1, 0])))
         >>> clipped.threshold
         tensor(0.5493)
 
@@ -98,12 +98,19 @@ class FeatureClipping(ModuleCalibrator):
         Tao, Dong and Xu, Feature clipping for uncertainty calibration, 2025.
     """
 
-    def __call__(self, module: nn.Module, data: object) -> ClippedFeatures:
+    held_out = True
+
+    def check(self, module: nn.Module) -> None:
+        """Raise a `ConfigError` for a network without a linear layer."""
+        _head(module)
+
+    def fit(self, module: nn.Module, data: object, *, seed: int = 0) -> ClippedFeatures:
         """A copy of the network that clips.
 
         Args:
             module: The trained network.
             data: Rows that it was not trained on, in any form that `train` takes.
+            seed: Nothing is drawn.
         """
         module, batches = copy.deepcopy(module), as_batches(data)
         logits, _, _ = held_out_logits(module, batches)
