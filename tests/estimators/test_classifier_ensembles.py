@@ -123,7 +123,7 @@ class TestContract:
         ):
             classifier(method).fit(data[0][:4], [0, 0, 1, 1])
 
-    @pytest.mark.parametrize("n_classes", [2, 26])
+    @pytest.mark.parametrize("n_classes", [2, pytest.param(26, marks=pytest.mark.slow)])
     def test_any_number_of_classes_of_any_name(self, method, n_classes):
         codes = np.arange(130) % n_classes
         X = np.column_stack([codes, np.random.default_rng(0).normal(size=130)])

@@ -187,7 +187,12 @@ class Started(Exception):  # noqa: N818 - not an error
 @pytest.mark.fault("D29")
 @pytest.mark.parametrize(
     ("method", "network"),
-    [("standard", "linear"), ("crossfit", "linear"), ("ensemble", "linear"), ("auto", None)],
+    [
+        ("standard", "linear"),
+        ("crossfit", "linear"),
+        ("ensemble", "linear"),
+        pytest.param("auto", None, marks=pytest.mark.slow),
+    ],
 )
 def test_what_many_classes_take_is_refused_before_training(method, network, monkeypatch):
     """Given as much memory as a fit is seen to take, it is refused; given a few times as much, it is not."""

@@ -50,7 +50,7 @@ def test_p_values_are_probabilities(test, data):
 
 @every_test
 def test_p_values_of_a_calibrated_model_are_uniform(test):
-    rows = 150 if quick(test) else 4000  # resampling is exact, the others have p-values for many rows
+    rows = 60 if quick(test) else 4000  # resampling is exact, the others have p-values for many rows
     p = [test(*drawn(rows, seed=seed)[:2], **quick(test)).p_value for seed in range(200)]
     assert distance_to_uniform(p) < 0.115  # 1 % of uniform samples are beyond 0.115
 
