@@ -24,7 +24,7 @@ import torch
 
 from benchmarks._timing import parser, write_json, write_section
 from selfcal import optimizers, recipes, train
-from selfcal._support.jobs import run_calls
+from selfcal._support.jobs import end_idle_workers, run_calls
 from selfcal.workflows.comparison import Candidate
 from selfcal.workflows.shared_search import SharedSearch
 
@@ -43,7 +43,8 @@ def nothing(number: int, data: np.ndarray) -> int:
 
 
 def call(workers: int) -> Row:
-    """The seconds of each of many calls that get the same array, after workers have started."""
+    """The seconds of each of many calls that get the same array; the first ones, apart, start workers."""
+    end_idle_workers()
     data = np.zeros(MEGABYTES * 2**17)
 
     def seconds() -> float:
