@@ -231,6 +231,15 @@ def test_disjoint_parts_are_accepted_and_the_same_are_not(form):
         train(layers(), same, None, again, **options)
 
 
+def test_parts_of_a_table_with_few_different_rows_may_be_equal():
+    x, y = torch.tensor([[1.0, 3.0], [2.0, 1.0]]).repeat(30, 1), torch.arange(60) % 2
+    parts = [(x[rows], y[rows]) for rows in (slice(0, 20), slice(20, 40), slice(40, 60))]
+    result = train(
+        nn.Linear(2, 2), *parts, recipe=recipes.bo4sc(inner_steps=1), optimizer=Adam(), max_steps=2
+    )
+    assert result.n_steps == 2
+
+
 @pytest.mark.filterwarnings("ignore::selfcal.errors.CalibrationWarning")
 def test_outer_and_selection_rows_may_be_shared_by_a_calibrator_alone():
     whole = TensorDataset(X, Y)

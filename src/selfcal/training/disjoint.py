@@ -24,6 +24,9 @@ from selfcal.training.batches import Batches, TensorBatches
 from selfcal.training.inputs import named
 from selfcal.training.loader_batches import LoaderBatches
 
+MIN_DIFFERENT = 10
+"""Equal tensors with fewer different rows may be drawn apart from a table with few different rows."""
+
 Places = dict[object, NDArray[np.int64]]
 """Where rows are: positions in data sets, and addresses in memory."""
 
@@ -55,18 +58,21 @@ def rows_in_common(one: Batches, other: Batches) -> int:
         >>> rows_in_common(TensorBatches(x[:4], y[:4]), TensorBatches(x[3:], y[3:]))
         1
     """
-    if isinstance(one, TensorBatches) and isinstance(other, TensorBatches) and _equal(one, other):
+    if isinstance(one, TensorBatches) and isinstance(other, TensorBatches) and _copied(one, other):
         return one.n_rows
     first, second = _places(one), _places(other)
     return sum(len(np.intersect1d(rows, second[key])) for key, rows in first.items() if key in second)
 
 
-def _equal(one: TensorBatches, other: TensorBatches) -> bool:
+def _copied(one: TensorBatches, other: TensorBatches) -> bool:
+    """Whether the rows are equal, and too many different ones for that to be chance."""
     pairs = [({**named(b.rows.x), "labels": b.rows.y}) for b in (one, other)]
-    return pairs[0].keys() == pairs[1].keys() and all(
+    equal = pairs[0].keys() == pairs[1].keys() and all(
         torch.equal(part, pairs[1][name]) if part.shape == pairs[1][name].shape else False
         for name, part in pairs[0].items()
     )
+    first = next(iter(pairs[0].values()))
+    return equal and len(torch.unique(first.reshape(len(first), -1), dim=0)) >= MIN_DIFFERENT
 
 
 def _places(batches: Batches) -> Places:
