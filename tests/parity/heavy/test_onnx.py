@@ -18,7 +18,7 @@ from selfcal.storage.export import to_onnx
 from selfcal.workflows.table_model import TableModel
 from tests.commands.conftest import QUICK, as_json, people, run, succeed
 from tests.models.test_trees import CLASSIFIERS, COLUMNS, encoded, labels
-from tests.storage.test_export import FORMULAS, NEW, SEVERAL_ANSWERS, Y, fitted
+from tests.storage.test_export import FORMULAS, NEW, PREDICTIVES, Y, fitted
 
 
 def answers(path, X):
@@ -27,7 +27,7 @@ def answers(path, X):
 
 @pytest.mark.parametrize(
     ("method", "n_classes"),
-    [*((method, 5) for method in (*FORMULAS, *SEVERAL_ANSWERS)), ("platt", 2), ("beta", 2)],
+    [*((method, 5) for method in (*FORMULAS, *PREDICTIVES)), ("platt", 2), ("beta", 2)],
     ids=str,
 )
 def test_the_same_probabilities_as_predict_proba(tmp_path, method, n_classes):
