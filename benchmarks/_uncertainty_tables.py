@@ -150,20 +150,12 @@ def methods(rows: Iterable[Row], memory: Mapping[str, float]) -> str:
     )
     heads = ["method", "mean rank", *loss.columns, "better / open / worse"]
     heads += ["ECE", "accuracy", "fit, s", "rows a second", "MB"]
-    body = [
-        [
-            f"`{name}`",
-            rank,
-            *(loss.cell(name, column, 3) for column in loss.columns),
-            loss.beside(name, SINGLE),
-            f"{values['ece'].overall(name):.2%}",
-            f"{values['accuracy'].overall(name):.1%}",
-            f"{values['fit_seconds'].overall(name):.1f}",
-            f"{values['rows_per_second'].overall(name):,.0f}",
-            f"{memory[name]:.0f}",
-        ]
-        for name, rank in _ranked(loss).items()
-    ]
+    formats = {"ece": ".2%", "accuracy": ".1%", "fit_seconds": ".1f", "rows_per_second": ",.0f"}
+    body = []
+    for name, rank in _ranked(loss).items():
+        cells = [loss.cell(name, column, 3) for column in loss.columns]
+        means = [format(values[kind].overall(name), form) if rank else "" for kind, form in formats.items()]
+        body.append([f"`{name}`", rank, *cells, loss.beside(name, SINGLE), *means, f"{memory[name]:.0f}"])
     return "\n".join([fill(text, WIDTH), "", *table(heads, body)])
 
 
