@@ -314,7 +314,7 @@ def members_in_blocks(module: nn.Module, x: Inputs) -> Tensor:
 
     def by_row(rows: Inputs) -> Tensor:
         args, keywords = arguments(rows)
-        logits: Tensor = module.member_logits(*args, **keywords)  # type: ignore[operator]
+        logits: Tensor = module.member_logits(*args, **keywords)  # type: ignore[operator] # not every Module has it
         return logits.transpose(0, 1)
 
     return _in_blocks(module, by_row, x).transpose(0, 1)
