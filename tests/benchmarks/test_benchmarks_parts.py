@@ -12,15 +12,18 @@ def test_a_size_is_evaluated_killed_and_resumed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(parts, "JOBS", 1)
     monkeypatch.setattr(parts, "FILES", 6)
     parts.main(
-        ["--rows", "30000", "--repeats", "1", "--json", str(tmp_path / "p.json"), "--folder", str(tmp_path)]
+        ["--rows", "30000", "--csv", "3000", "--repeats", "1", "--json", str(tmp_path / "p.json")]
+        + ["--folder", str(tmp_path)]
     )
-    whole, speed = json.loads((tmp_path / "p.json").read_text())["rows"]
-    assert whole["same_numbers"]
-    assert whole["files_reused"] >= 3
-    assert whole["megabytes_per_process"] < 1000
+    whole, speed, text = json.loads((tmp_path / "p.json").read_text())["rows"]
+    for row in (whole, text):
+        assert row["same_numbers"]
+        assert row["files_reused"] >= 3
+        assert row["megabytes_per_process"] < 1000
     assert whole["ece"]["low"] == 0
     assert speed["rows"] == 30_000
-    assert "| 3e+04 |" in capsys.readouterr().out
+    assert speed["in processor time"]["read"] > speed["in processor time"]["evaluate"]
+    assert "| .parquet | 3e+04 |" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
 

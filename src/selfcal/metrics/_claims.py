@@ -16,6 +16,9 @@ N_CELLS = 4096
 _SHIFT = 16
 _LOWEST = ((127 - 32) << 23) >> _SHIFT  # of the bits of 2^-32 as a float32
 N_PERCENTS = 100
+DEGREES = (1, 0, 2, 1, 1, 2)
+"""The power of the weights in each row of the totals: weight, count, squared weight, weighted doubt d, weighted
+squared doubt, and squared weight times d (1 - d)."""
 
 
 def doubt_cell(doubt: NDArray[np.floating]) -> Int:
@@ -54,9 +57,8 @@ class ClaimMoments:
 
     def __init__(self, n_bins: int, closed: Closed, *, weighted: bool) -> None:
         self._cells = _divided_cells(n_bins, closed)
-        # of rows that are wrong, then of those that are right: weight, count, squared weight, weighted doubt and
-        # squared doubt, and squared weight times d (1 - d); without weights, only count, doubt and squared doubt
-        self._sums = np.zeros((6 if weighted else 3, 2 * self._cells.size))
+        # of claims that are wrong, then of those that are right; without weights, only count, doubt and squared doubt
+        self._sums = np.zeros((len(DEGREES) if weighted else 3, 2 * self._cells.size))
 
     def add(self, claim: Chunk) -> Int:
         """Add rows, and return the cell of the doubt of each."""
@@ -79,27 +81,38 @@ class ClaimMoments:
             np.add.at(sums, index, of_each)
         return cell
 
-    def sums(self) -> dict[str, Float]:
-        """The sums of `chunk_sums` in each partition, and the squares of correctness minus confidence per bin.
-
-        The second row of the squares has the squared weights times c (1 - c).
-        """
-        moments = self._sums.reshape(-1, 2, self._cells.size)
-        if len(moments) == 3:
-            n, doubt, squared = moments
-            moments = np.stack([n, n, n, doubt, squared, doubt - squared])
-        bins = self._cells.joined(moments, "bins")
-        wrong, right = bins[:, 0], bins[:, 1]
-        squares = right[4] + wrong[0] - 2 * wrong[3] + wrong[4]  # c is one minus the doubt
-        return {
-            "top_label": _totals(bins),
-            "percent": _totals(self._cells.joined(moments, "percents")),
-            "histogram": _totals(self._cells.joined(moments, "cells")),
-            "claim_squares": np.maximum([squares, bins[5].sum(axis=0)], 0.0),
-        }
+    def totals(self) -> Float:
+        """The sums in the divided cells, as rows: those of `DEGREES`, whether there are weights or not."""
+        if len(self._sums) == len(DEGREES):
+            return self._sums
+        n, doubt, squared = self._sums
+        return np.stack([n, n, n, doubt, squared, doubt - squared])
 
 
-def _totals(moments: Float) -> Float:
+def partition_sums(totals: Float, n_bins: int, closed: Closed) -> dict[str, Float]:
+    """The sums of `chunk_sums` in each partition, and the squares of correctness minus confidence per bin.
+
+    The second row of the squares has the squared weights times c (1 - c).
+    """
+    cells = _divided_cells(n_bins, closed)
+    moments = totals.reshape(len(DEGREES), 2, cells.size)
+    bins = cells.joined(moments, "bins")
+    wrong, right = bins[:, 0], bins[:, 1]
+    squares = right[4] + wrong[0] - 2 * wrong[3] + wrong[4]  # c is one minus the doubt
+    return {
+        "top_label": _chunk_sums(bins),
+        "percent": _chunk_sums(cells.joined(moments, "percents")),
+        "histogram": _chunk_sums(cells.joined(moments, "cells")),
+        "claim_squares": np.maximum([squares, bins[5].sum(axis=0)], 0.0),
+    }
+
+
+def no_totals(n_bins: int, closed: Closed) -> Float:
+    """The totals of no claims."""
+    return np.zeros((len(DEGREES), 2 * _divided_cells(n_bins, closed).size))
+
+
+def _chunk_sums(moments: Float) -> Float:
     """Weight, count, squared weight, weighted confidence and weighted correctness, as `chunk_sums` returns them."""
     weight, count, squared, doubt = moments[:4].sum(axis=1)
     return np.stack([weight, count, squared, weight - doubt, moments[0, 1]])

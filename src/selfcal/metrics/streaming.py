@@ -24,7 +24,7 @@ from selfcal._support.binning import (
 from selfcal._support.checks import Float
 from selfcal.errors import ConfigError, DataError
 from selfcal.metrics import _streamed
-from selfcal.metrics._claims import N_CELLS, N_PERCENTS, ClaimMoments
+from selfcal.metrics._claims import DEGREES, ClaimMoments, no_totals, partition_sums
 from selfcal.metrics._rows import Block, blocks
 from selfcal.metrics.calibration import NoiseFloor
 from selfcal.metrics.classwise import column_bins, column_sums
@@ -36,10 +36,8 @@ _DEGREES = {
     "top_label": (1, 0, 2, 1, 1),
     "scores": (1, 1),
     "classwise": (1, 0, 2, 1, 1),
-    "claim_squares": (1, 2),
+    "claims": DEGREES,
     "score_squares": (2, 2),
-    "histogram": (1, 0, 2, 1, 1),
-    "percent": (1, 0, 2, 1, 1),
     "chosen": (1, 0, 2, 1, 1),
     "true": (1,),
     "confusion": (1,),
@@ -157,7 +155,7 @@ class CalibrationAccumulator:
                 raise DataError(f"probs must have {self.n_classes} columns; got {len(block.columns)}.")
             self._add_block(added, block, moments)
         if moments is not None:
-            added |= moments.sums() | self._of_classes(added)
+            added |= {"claims": moments.totals()} | self._of_classes(added)
         self._add(added, 0 if sample_weight is None else _exponent(sample_weight))
         return self
 
@@ -186,24 +184,24 @@ class CalibrationAccumulator:
         """
         known_level(level)
         edges = uniform_edges(self.n_bins)
-        top_label = self._sums["top_label"]
-        weight = float(top_label[0].sum())
+        sums = self.sums()
+        weight = float(sums["top_label"][0].sum())
         if not weight:
             raise DataError("The accumulator must have rows; it has none. Call update first.")
-        bins = bins_from_sums(top_label, edges, self.closed)
-        means = dict(zip(("log_loss", "brier_score"), (self._sums["scores"] / weight).tolist(), strict=False))
+        bins = bins_from_sums(sums["top_label"], edges, self.closed)
+        means = dict(zip(("log_loss", "brier_score"), (sums["scores"] / weight).tolist(), strict=False))
         details: dict[str, Any] = {}
         if self.details:
             details = {
-                "intervals": _streamed.intervals(self._sums, bins, means, level, seed),
-                "noise_floor": _streamed.noise_floor(self._sums, bins, seed),
-                "kuiper": _streamed.kuiper(self._sums),
-                "risk_coverage": _streamed.curve(self._sums),
+                "intervals": _streamed.intervals(sums, bins, means, level, seed),
+                "noise_floor": _streamed.noise_floor(sums, bins, seed),
+                "kuiper": _streamed.kuiper(sums),
+                "risk_coverage": _streamed.curve(sums),
             }
         return RunningCalibration(
             n=int(bins.count.sum()),
             bins=bins,
-            accuracy=float(top_label[4].sum() / weight),
+            accuracy=float(sums["top_label"][4].sum() / weight),
             ece=float(gap_norm(bins.share, bins.gap, "l1")),
             ece_l2=float(gap_norm(bins.share, bins.gap, "l2")),
             max_error=float(gap_norm(bins.share, bins.gap, "max")),
@@ -230,7 +228,8 @@ class CalibrationAccumulator:
 
     def sums(self) -> dict[str, Float]:
         """Return a copy of the sums, for what `compute` leaves out; large or small weights are scaled."""
-        return {name: values.copy() for name, values in self._sums.items()}
+        sums = {name: values.copy() for name, values in self._sums.items()}
+        return sums | partition_sums(sums["claims"], self.n_bins, self.closed) if self.details else sums
 
     def _settings(self) -> dict[str, Any]:
         names = ("n_classes", "n_bins", "closed", "classes", "scores", "classwise", "details", "of_class")
@@ -240,18 +239,16 @@ class CalibrationAccumulator:
         k, details = self.n_classes, self.details
         confused = k**2 * _streamed.N_STEPS if details and k <= _streamed.MOST_CONFUSED else 0
         shapes = {
-            "top_label": (5, self.n_bins),
+            "top_label": (5, 0 if details else self.n_bins),  # else from the claims
             "scores": (2 * self.scores,),
             "classwise": (5, k, self.classwise * self.n_bins),
-            "claim_squares": (2, details * self.n_bins),
             "score_squares": (2 * self.scores, 2 * details),
-            "histogram": (5, details * N_CELLS),
-            "percent": (5, details * N_PERCENTS),
             "chosen": (5, details * k),
             "true": (1, details * k),
             "confusion": (1, confused),
         }
-        return {name: np.zeros(shape) for name, shape in shapes.items()}
+        claims = no_totals(self.n_bins, self.closed) if details else np.zeros((len(DEGREES), 0))
+        return {"claims": claims, **{name: np.zeros(shape) for name, shape in shapes.items()}}
 
     def _add_block(self, sums: dict[str, Float], block: Block, moments: ClaimMoments | None) -> None:
         """Add the rows of a block to sums, but to moments where these have the sums over claims."""

@@ -24,7 +24,7 @@ from selfcal.workflows.layout import Layout
 from selfcal.workflows.layout_search import find_layout
 from selfcal.workflows.sums import Sums
 
-FORMAT = 2
+FORMAT = 3
 """The version of the stored sums; others are not used."""
 
 BATCH_CELLS = 2**22
@@ -238,9 +238,7 @@ def sums_folder(folder: Path) -> Any:
     return locked(folder)
 
 
-def part_sums(
-    path: str, settings: PartSettings, folder: Path | None, skip_corrupt: bool
-) -> dict[str, Any] | str:
+def part_sums(path: str, settings: PartSettings, folder: Path | None, skip_corrupt: bool) -> Sums | str:
     """The sums of a part, which are also kept in the folder; or why it was skipped."""
     try:
         key = settings.key(path) if os.path.exists(path) else ""  # before reading: it may change meanwhile
@@ -250,15 +248,14 @@ def part_sums(
             sums.update(batch)
     except DataError as error:
         return _skip(path, error, skip_corrupt)
-    state = sums.to_dict()
     if folder is not None:
-        text = json.dumps(state)
+        text = json.dumps(sums.to_dict())
         kept = {"key": key, "sha256": hashlib.sha256(text.encode()).hexdigest(), "sums": text}
         write_atomically(_file(folder, path, key), json.dumps(kept))
-    return state
+    return sums
 
 
-def kept_sums(path: str, settings: PartSettings, folder: Path | None) -> dict[str, Any] | None:
+def kept_sums(path: str, settings: PartSettings, folder: Path | None) -> Sums | None:
     """The sums of a part that are in the folder, if they are whole and of the same file and settings."""
     try:
         if folder is None:
@@ -266,7 +263,7 @@ def kept_sums(path: str, settings: PartSettings, folder: Path | None) -> dict[st
         key = settings.key(path)
         kept = json.loads(_file(folder, path, key).read_text())
         whole = hashlib.sha256(kept["sums"].encode()).hexdigest() == kept["sha256"] and kept["key"] == key
-        return dict(json.loads(kept["sums"])) if whole else None
+        return settings.empty().restored(json.loads(kept["sums"])) if whole else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # to be read again
 
@@ -300,18 +297,18 @@ def _merged(
     results = _results(calls, jobs)
     sums = settings.empty()
     for number, (path, here) in enumerate(zip(paths, present, strict=True), start=1):
-        state = kept_sums(path, settings, folder) if here else next(results)
-        if state is None:  # damaged, or changed since
-            state = part_sums(path, settings, folder, skip_corrupt)
-        if isinstance(state, str):
-            skipped.append(state)
+        found = kept_sums(path, settings, folder) if here else next(results)
+        if found is None:  # damaged, or changed since
+            found = part_sums(path, settings, folder, skip_corrupt)
+        if isinstance(found, str):
+            skipped.append(found)
         else:
-            sums.merge(sums.restored(state))
+            sums.merge(found)
         watch(number, sums.rows)
     return sums, sum(present), skipped
 
 
-def _results(calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any] | str]:
+def _results(calls: Sequence[tuple[Any, ...]], jobs: int) -> Iterator[Sums | str]:
     if min(jobs, len(calls)) <= 1:
         return (part_sums(*call) for call in calls)
     from selfcal._support.jobs import run_calls  # joblib takes a while to import

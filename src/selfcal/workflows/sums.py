@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from polars.selectors import by_name
 from scipy.special import chdtrc
 
 from selfcal import __version__, metrics
@@ -218,11 +217,16 @@ def _plain(layout: Layout, part: pl.DataFrame) -> NDArray[np.floating] | None:
     """The columns as they are, if they are probabilities in numbers of one kind without missing ones."""
     if layout.unit != "probabilities" or len(layout.columns) < 2 or layout.digits is not None:
         return None
-    chosen = part.select(by_name(layout.columns))
-    kinds = set(chosen.dtypes)
-    if len(kinds) > 1 or not kinds <= {pl.Float32, pl.Float64} or any(chosen.null_count().row(0)):
+    # column by column: what polars does to a whole table waits for the thread that reads the next batch
+    columns = [part.get_column(name) for name in layout.columns]
+    kinds = {column.dtype for column in columns}
+    if (
+        len(kinds) > 1
+        or not kinds <= {pl.Float32, pl.Float64}
+        or any(column.null_count() for column in columns)
+    ):
         return None
-    return chosen.to_numpy(order="fortran")
+    return np.stack([column.to_numpy() for column in columns]).T
 
 
 def _typical(percent: Float, level: float) -> Any:

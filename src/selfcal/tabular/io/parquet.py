@@ -91,9 +91,16 @@ def simplified(name: str, dtype: pl.DataType, table: str) -> pl.Expr:
 
 def _refuse_odd_dates(part: pl.DataFrame, table: str) -> None:
     """Refuse dates outside the years 1 to 9999, which polars cannot print."""
-    for column in part.select(pl.col(pl.Date, pl.Datetime).to_physical()):
-        unit = 1 if part.schema[column.name] == pl.Date else _DAY
-        if not column.drop_nulls().is_between(unit * _FIRST_DAY, unit * (_LAST_DAY + 1), closed="left").all():
+    for column in part.iter_columns():
+        if column.dtype not in (pl.Date, pl.Datetime):
+            continue
+        unit = 1 if column.dtype == pl.Date else _DAY
+        if (
+            not column.to_physical()
+            .drop_nulls()
+            .is_between(unit * _FIRST_DAY, unit * (_LAST_DAY + 1), closed="left")
+            .all()
+        ):
             raise DataError(
                 f"{table} must hold dates of the years 1 to 9999; column {column.name!r} goes beyond. Correct it."
             )
