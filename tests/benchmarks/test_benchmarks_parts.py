@@ -12,8 +12,18 @@ def test_a_size_is_evaluated_killed_and_resumed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(parts, "JOBS", 1)
     monkeypatch.setattr(parts, "FILES", 6)
     parts.main(
-        ["--rows", "30000", "--csv", "3000", "--repeats", "1", "--json", str(tmp_path / "p.json")]
-        + ["--folder", str(tmp_path)]
+        [
+            "--rows",
+            "30000",
+            "--csv",
+            "3000",
+            "--repeats",
+            "1",
+            "--json",
+            str(tmp_path / "p.json"),
+            "--folder",
+            str(tmp_path),
+        ]
     )
     whole, speed, text = json.loads((tmp_path / "p.json").read_text())["rows"]
     for row in (whole, text):

@@ -33,7 +33,8 @@ class OneStep(Hypergradient):
 
     Args:
         tangent: How u is pushed forward. ``"difference"``: one more forward pass a short distance along u, for any
-            network; the error is about the square root of the rounding unit. ``"forward"``: forward-mode
+            network; the error is about the square root of the rounding unit. In double precision, where exactness
+            is wanted, two passes, forward and back, and an error of 1e-11. ``"forward"``: forward-mode
             differentiation, exact, with three products per layer instead of one, if every layer has a forward-mode
             rule.
 
@@ -102,16 +103,20 @@ def _tangent(part: Tensor) -> Tensor:
 def _difference(
     problem: Problem, step: InnerStep, direction: Tensor, outer: OuterParams
 ) -> tuple[Output, list[Tensor]]:
-    """The same by a first-order difference quotient."""
-    epsilon = difference_step(step.theta, direction, order=1)
-    step.rewind()
-    moved = step.theta.add(direction, alpha=epsilon)
-    here, ahead = step.output, problem.training_output(moved, outer, step.batch)
-    if ahead.logits.requires_grad:  # the network's input depends on the outer parameters
+    """The same by a difference quotient: to one side, or, in double precision, to both."""
+    both_sides = step.theta.dtype == torch.float64
+    epsilon = difference_step(step.theta, direction, order=2 if both_sides else 1)
+
+    def moved(by: float) -> Output:
         step.rewind()
-        here = problem.training_output(step.theta, outer, step.batch)
-    pairs = zip(_parts(ahead), _parts(here), strict=True)
-    return here, [(there - start) / epsilon for there, start in pairs]
+        return problem.training_output(step.theta.add(direction, alpha=by), outer, step.batch)
+
+    here, ahead = step.output, moved(epsilon)
+    if ahead.logits.requires_grad:  # the network's input depends on the outer parameters
+        here = moved(0.0)
+    behind, distance = (moved(-epsilon), 2 * epsilon) if both_sides else (here, epsilon)
+    pairs = zip(_parts(ahead), _parts(behind), strict=True)
+    return here, [(there - start) / distance for there, start in pairs]
 
 
 _TANGENTS = {"difference": _difference, "forward": _forward_mode}
