@@ -307,7 +307,7 @@ class CalibrationAccumulator:
 
 
 def _total(values: Float, weight: Float | None) -> float:
-    return float(values.sum() if weight is None else weight @ values)
+    return float(values.sum()) if weight is None else _streamed.dot(weight, values)
 
 
 def _exponent(sample_weight: ArrayLike) -> int:
