@@ -14,7 +14,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -73,7 +73,24 @@ MEMBER_SCORES: dict[str, UncertaintyScore] = {
 }
 """The scores of every method with several answers."""
 
-SPEED_ROWS, MEMORY_SET = 20_000, "digits"
+SPEED_ROWS, MEMORY_SET = 5_000, "digits"
+
+
+class Answers:
+    """A fitted classifier that is asked only once for its answers to the same rows, by whatever score."""
+
+    def __init__(self, model: SelfCalibratedClassifier) -> None:
+        self._model = model
+        self._kept: dict[tuple[str, int], tuple[Float, Any]] = {}  # with the rows, whose number stays theirs
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        return partial(self._once, name, found) if callable(found) else found
+
+    def _once(self, name: str, method: Callable[[Float], Any], X: Float) -> Any:
+        if (name, id(X)) not in self._kept:
+            self._kept[name, id(X)] = X, method(X)
+        return self._kept[name, id(X)][1]
 
 
 def available() -> list[str]:
@@ -95,7 +112,7 @@ def work(folder: Path | None, scale: float, unit: Unit) -> list[Row]:
         model = classifier(method, seed).fit(task.X, task.y)
         spent = time.process_time() - started
         rows = [{"what": "method", "fit_seconds": spent} | judged(model, task)]
-        rows += scored(model, task, single=method == SINGLE)
+        rows += scored(Answers(model), task, single=method == SINGLE)
     return [dict(zip(KEY, unit, strict=True)) | row for row in rows]
 
 
@@ -112,7 +129,7 @@ def judged(model: SelfCalibratedClassifier, task: sets.Task) -> Row:
     }
 
 
-def scored(model: SelfCalibratedClassifier, task: sets.Task, *, single: bool) -> Iterator[Row]:
+def scored(model: Answers, task: sets.Task, *, single: bool) -> Iterator[Row]:
     """Every score of the single network, or those of several answers if the model has some."""
     wrong = model.predict(task.X_test) != task.y_test
     for name, score in (SCORES if single else MEMBER_SCORES).items():
@@ -132,9 +149,7 @@ def scored(model: SelfCalibratedClassifier, task: sets.Task, *, single: bool) ->
             yield {"what": "novelty", "score": name, "novel": kind} | separation(usual, values)
 
 
-def doubts(
-    score: UncertaintyScore, model: SelfCalibratedClassifier, task: sets.Task
-) -> tuple[Float, dict[str, Float]]:
+def doubts(score: UncertaintyScore, model: Answers, task: sets.Task) -> tuple[Float, dict[str, Float]]:
     """The doubt in the rows of known classes, and in the others; scores learn from the training rows."""
     fitted: Any = score
     if isinstance(score, MemberScore):
