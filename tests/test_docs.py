@@ -16,7 +16,7 @@ from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, reci
 from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!_]*/*.md")])
 FULL = SelfCalibratedClassifier().max_epochs
 MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
 SCRIPT = re.compile(r"# (\w+\.py)\n")
@@ -102,30 +102,30 @@ def test_the_readme_lists_every_method_and_counts_the_calibrators():
 
 
 def test_the_page_of_calibrators_lists_every_one():
-    assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/calibrators.md")
+    assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/guides/calibrators.md")
 
 
 def test_the_page_of_uncertainty_scores_lists_every_one():
     scores = {name for name in uncertainty.__all__ if not inspect.isabstract(getattr(uncertainty, name))}
-    assert scores <= code_spans("docs/uncertainty.md")
+    assert scores <= code_spans("docs/guides/uncertainty.md")
 
 
 def test_the_page_of_metrics_mentions_every_one():
     functions = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
-    text = text_of("docs/metrics.md") + text_of("docs/reject-option.md")
+    text = text_of("docs/guides/metrics.md") + text_of("docs/guides/reject-option.md")
     assert not {name for name in functions if not re.search(rf"\b{name}\b", text)}
 
 
 def test_the_page_of_commands_has_a_section_for_every_one():
-    headings = re.findall(r"^## ([a-z ]+):", text_of("docs/command-line.md"), re.MULTILINE)
+    headings = re.findall(r"^## ([a-z ]+):", text_of("docs/guides/command-line.md"), re.MULTILINE)
     described = {word for heading in headings for word in heading.split() if word != "and"}
     registered = {*typer.main.get_command(app.app).commands}
     files = {path.stem for path in (ROOT / "src/selfcal/commands").glob("[!_]*.py")} - {"app"}
     assert described == registered >= files
 
 
-def test_how_to_choose_lists_every_kind_of_network_for_tables():
-    assert {*models.FOR_TABLES} <= code_spans("docs/how-to-choose.md")
+def test_the_page_of_auto_lists_every_kind_of_network_for_tables():
+    assert {*models.FOR_TABLES} <= code_spans("docs/understanding/auto.md")
 
 
 def test_the_layers_in_the_pages_are_those_of_the_contract():
