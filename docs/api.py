@@ -159,8 +159,7 @@ def _explained(name: str) -> Iterator[str]:
         yield from ("", f"   Explained in :doc:`/{page}`.")
 
 
-def public_role(role: str, raw: str, text: str, line: int, inliner: Any)
-) -> tuple[list[Node], list[Node]]:
+def public_role(role: str, raw: str, text: str, line: int, inliner: Any) -> tuple[list[Node], list[Node]]:
     """Code in single backticks; a link if it can only mean one public name."""
     return [_linked(nodes.literal(raw, text), inliner.document.settings.env)], []
 
