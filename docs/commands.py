@@ -27,14 +27,14 @@ def _section(name: str, command: Any, line: str) -> Iterator[str]:
     title = "Every command and its options" if line == "=" else name
     yield from (title, line * len(title), "", f".. program:: {name}", "")
     context = command.make_context(name, [], resilient_parsing=True)
-    for paragraph in (command.help or "").split("\n\n"):
-        yield from _paragraph(paragraph)
-    yield from (
-        ".. code-block:: text",
-        "",
-        f"   {name} {' '.join(command.collect_usage_pieces(context))}",
-        "",
-    )
+    arguments = [param for param in command.params if param.param_type_name == "argument"]
+    usage = [name, *(f"{param.name.upper()}{'...' * (param.nargs != 1)}" for param in arguments), "[OPTIONS]"]
+    says, _, examples = (command.help or "").partition("Try:")
+    yield from (_escaped(" ".join(says.split())), "")
+    yield from _code([" ".join([*usage, *["COMMAND [ARGUMENTS]"] * hasattr(command, "commands")])])
+    if examples:
+        yield from ("For example:", "")
+        yield from _code([line.strip() for line in examples.splitlines() if line.strip()])
     for param in command.params:
         if param.name != "help":
             yield from _parameter(param, context)
@@ -42,12 +42,8 @@ def _section(name: str, command: Any, line: str) -> Iterator[str]:
         yield from _section(f"{name} {name_of_part}", part, "-" if line == "=" else "~")
 
 
-def _paragraph(text: str) -> Iterator[str]:
-    text = " ".join(text.replace("\b", "").split())
-    if text.startswith("selfcal "):
-        yield from (".. code-block:: sh", "", f"   {text}", "")
-    else:
-        yield from (_escaped(text), "")
+def _code(lines: list[str]) -> Iterator[str]:
+    yield from (".. code-block:: text", "", *(f"   {line}" for line in lines), "")
 
 
 def _parameter(param: Any, context: Any) -> Iterator[str]:

@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +44,7 @@ autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = "selfcal"
@@ -58,6 +60,7 @@ PAGES = {
     "benchmarks/RESULTS.md": "results/measurements.md",
 }
 """Files outside this folder that a page of the site includes: links to them lead to that page."""
+NUMBER = re.compile(r"[-+−<]?\.?\d[\d.,]*\s?[%x]?( ?[±/] ?[-+]?[\d.,]+%?)*")
 LINK = re.compile(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -81,6 +84,14 @@ def _is_missing(entry: str, folder: Path) -> bool:
     return bool(re.fullmatch(r"[a-z]+(-[a-z]+)+", entry)) and not (folder / f"{entry}.md").exists()
 
 
+def mark_numbers(app: Sphinx, document: nodes.document) -> None:
+    """Let the style sheet know which cells of a table are numbers, which must not be broken."""
+    for cell in document.findall(nodes.entry):
+        if NUMBER.fullmatch(cell.astext()):
+            cell["classes"].append("number")
+
+
 def setup(app: Sphinx) -> None:
     """Tell Sphinx what is done here."""
+    app.connect("doctree-read", mark_numbers)
     app.connect("source-read", follow_links)
