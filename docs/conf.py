@@ -41,6 +41,7 @@ napoleon_custom_sections = [("Reference", "References"), ("Try", "Example")]
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Float": "numpy.ndarray", "Int": "numpy.ndarray"}
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 add_module_names = False
@@ -60,7 +61,9 @@ PAGES = {
     "benchmarks/RESULTS.md": "results/measurements.md",
 }
 """Files outside this folder that a page of the site includes: links to them lead to that page."""
-NUMBER = re.compile(r"[-+−<]?\.?\d[\d.,]*\s?[%x]?( ?[±/] ?[-+]?[\d.,]+%?)*")
+NUMBER = re.compile(r"[-+−<]?\.?\d[\d.,]*\s?[%x]?( ?[±/] ?[-+]?[\d.,]+%?)*( [✓✗])?")
+LONG = 50
+"""Characters of a cell that should be wide enough to read."""
 LINK = re.compile(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -84,14 +87,16 @@ def _is_missing(entry: str, folder: Path) -> bool:
     return bool(re.fullmatch(r"[a-z]+(-[a-z]+)+", entry)) and not (folder / f"{entry}.md").exists()
 
 
-def mark_numbers(app: Sphinx, document: nodes.document) -> None:
-    """Let the style sheet know which cells of a table are numbers, which must not be broken."""
+def mark_cells(app: Sphinx, document: nodes.document) -> None:
+    """Let the style sheet know which cells of a table are numbers, which must not be broken, and which are long."""
     for cell in document.findall(nodes.entry):
         if NUMBER.fullmatch(cell.astext()):
             cell["classes"].append("number")
+        elif len(cell.astext()) > LONG:
+            cell["classes"].append("long")
 
 
 def setup(app: Sphinx) -> None:
     """Tell Sphinx what is done here."""
-    app.connect("doctree-read", mark_numbers)
+    app.connect("doctree-read", mark_cells)
     app.connect("source-read", follow_links)

@@ -1,4 +1,4 @@
-"""Draw the pictures of the section *Understanding*, from generated data: ``python -m docs.pictures`` (two minutes)."""
+"""Draw the pictures of the section *Understanding*, from generated data: ``python -m docs.pictures`` (a minute)."""
 
 from __future__ import annotations
 
