@@ -4,6 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 PARITY := .venv/.parity
 CLUSTER := .venv/.cluster
+DOCS := .venv/.docs
 # without torchvision, which they ask for and do not need here: only the build that belongs to that of torch would work
 LAPLACE := laplace-torch asdfghjkl backpack-for-pytorch curvlinops-for-pytorch einconv einops opt_einsum unfoldNd
 export MPLBACKEND := Agg
@@ -17,7 +18,7 @@ SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',benchmarks commands distributed experiments faults plots reporting \
   support test_docs.py test_init.py)
 
-.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-distributed test-browser lint bench bench-cpus docs clean
+.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-distributed test-browser lint bench bench-cpus docs reproduce clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -70,7 +71,7 @@ $(CLUSTER): $(READY)
 test-distributed: $(CLUSTER) ## the same answer from several workers, processes and machines
 	$(BIN)/python -m pytest tests/distributed
 
-test-browser: $(READY) ## the report page in a real Chromium; skipped, with the reason, where there is none
+test-browser: $(READY) ## the report page and the site (make docs) in a real Chromium; skipped, with the reason, where there is none
 	$(BIN)/python -m pytest tests/browser
 
 bench: $(PARITY) ## side-by-side timings, as ratios; into benchmarks/RESULTS.md (about an hour)
@@ -92,9 +93,16 @@ bench-cpus: $(READY) ## how far models differ that are fitted with the kernels o
 	OMP_NUM_THREADS=2 $(BIN)/python -m benchmarks.cpus fit "runs/cpus/two threads.npz"
 	$(BIN)/python -m benchmarks.cpus compare runs/cpus
 
-docs: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS) ## the site, in docs/_build; warnings, such as of a broken link, are errors
+	$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build
+
+reproduce: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc
 	$(BIN)/python -m docs.refresh runs/bo4sc
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-* demo runs .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-* demo runs docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

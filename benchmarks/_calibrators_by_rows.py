@@ -102,7 +102,7 @@ def markdown(networks: dict[str, list[dict[str, Any]]]) -> str:
         "standard error above temperature scaling.",
     ]
     for network, rows in networks.items():
-        lines += ["", f"### {network}, by the number of rows", "", *head]
+        lines += ["", f"## {network}, by the number of rows", "", *head]
         base = (_mean([r["log_loss"] for r in _of(rows, "`TemperatureScaling`", n)]) for n in sizes)
         lines.append(f"| `TemperatureScaling`, log loss | {' | '.join(f'{loss:.4f}' for loss in base)} |")
         for name in dict.fromkeys(row["calibrator"] for row in rows if "to_base" in row):

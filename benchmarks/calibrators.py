@@ -125,7 +125,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     for name in dict.fromkeys(row["network"] for row in rows):
         lines += [
             "",
-            f"### {name}",
+            f"## {name}",
             "",
             "| calibrator | accuracy | log loss | ECE, % | classwise ECE, % | smECE, % | fit, s | |",
             "|---|---|---|---|---|---|---|---|",

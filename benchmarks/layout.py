@@ -1,6 +1,6 @@
 """A training step of the image networks in plane layout, as they are, beside channels-last layout; one thread.
 
-Channels-last is unsafe for narrow networks on some CPUs (docs/reproducibility.md), but not at these widths.
+Channels-last is unsafe for narrow networks on some CPUs (docs/results/reproducibility.md), but not at these widths.
 """
 
 from __future__ import annotations

@@ -16,7 +16,14 @@ from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, reci
 from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[!_]*/*.md")])
+
+
+def name_of(page):
+    """The place of a page in the project, as two pages in different sections may have the same name."""
+    return page.relative_to(ROOT).as_posix()
+
+
 FULL = SelfCalibratedClassifier().max_epochs
 MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
 SCRIPT = re.compile(r"# (\w+\.py)\n")
@@ -34,7 +41,7 @@ def blocks(page, language):
 
 
 @pytest.mark.parametrize("max_epochs", [10, pytest.param(FULL, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=name_of)
 def test_python_blocks_run(page, max_epochs, tmp_path, monkeypatch):
     """One after the other in one namespace, as a reader would paste them; a few epochs show that they run."""
     monkeypatch.setitem(SelfCalibratedClassifier.__init__.__kwdefaults__, "max_epochs", max_epochs)
@@ -45,7 +52,7 @@ def test_python_blocks_run(page, max_epochs, tmp_path, monkeypatch):
             Path(script[1]).write_text(code)
             subprocess.run([sys.executable, script[1]], check=True)
         elif not not_installed(code):
-            exec(compile(code, f"{page.name}, block {number}", "exec"), namespace)
+            exec(compile(code, f"{name_of(page)}, block {number}", "exec"), namespace)
 
 
 def not_installed(code):
@@ -57,7 +64,7 @@ def not_installed(code):
     ]
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=name_of)
 def test_commands_exist(page):
     """`selfcal` lines parse with all their options; `make` lines name a target."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -79,7 +86,7 @@ def parse(command, args):
         context = command.make_context(command.name, list(args), parent=context)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_and_pictures_are_there(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if not target.startswith("http"):
@@ -102,30 +109,30 @@ def test_the_readme_lists_every_method_and_counts_the_calibrators():
 
 
 def test_the_page_of_calibrators_lists_every_one():
-    assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/calibrators.md")
+    assert {*calibrators.__all__, *calibrators.POST_HOC} <= code_spans("docs/guides/calibrators.md")
 
 
 def test_the_page_of_uncertainty_scores_lists_every_one():
     scores = {name for name in uncertainty.__all__ if not inspect.isabstract(getattr(uncertainty, name))}
-    assert scores <= code_spans("docs/uncertainty.md")
+    assert scores <= code_spans("docs/guides/uncertainty.md")
 
 
 def test_the_page_of_metrics_mentions_every_one():
     functions = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
-    text = text_of("docs/metrics.md") + text_of("docs/reject-option.md")
+    text = text_of("docs/guides/metrics.md") + text_of("docs/guides/reject-option.md")
     assert not {name for name in functions if not re.search(rf"\b{name}\b", text)}
 
 
 def test_the_page_of_commands_has_a_section_for_every_one():
-    headings = re.findall(r"^## ([a-z ]+):", text_of("docs/command-line.md"), re.MULTILINE)
+    headings = re.findall(r"^## ([a-z ]+):", text_of("docs/guides/command-line.md"), re.MULTILINE)
     described = {word for heading in headings for word in heading.split() if word != "and"}
     registered = {*typer.main.get_command(app.app).commands}
     files = {path.stem for path in (ROOT / "src/selfcal/commands").glob("[!_]*.py")} - {"app"}
     assert described == registered >= files
 
 
-def test_how_to_choose_lists_every_kind_of_network_for_tables():
-    assert {*models.FOR_TABLES} <= code_spans("docs/how-to-choose.md")
+def test_the_page_of_auto_lists_every_kind_of_network_for_tables():
+    assert {*models.FOR_TABLES} <= code_spans("docs/understanding/auto.md")
 
 
 def test_the_layers_in_the_pages_are_those_of_the_contract():
@@ -158,6 +165,6 @@ DIALECT = re.compile(
 )
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=name_of)
 def test_pages_use_standard_words_and_one_spelling_of_percentages(page):
     assert not DIALECT.search(text_of(page))

@@ -22,7 +22,7 @@ SOFTNESS = 0.01
 SMOOTHING = 0.01
 """The error of a bin below which its absolute value is rounded off."""
 L2 = 10.0
-"""Strength of the penalty, in rows; chosen by scores within the first halves of the files of docs/calibrators.md."""
+"""Strength of the penalty, in rows; chosen on the first halves of the files of docs/results/calibrators.md."""
 MAX_CHANGE = np.log(20.0)
 """The temperature of a row is at most 20 times that of temperature scaling, and at least a twentieth."""
 

@@ -29,7 +29,7 @@ Progress = Annotated[
         "--progress", metavar="", help="Print a line of progress every ten seconds if there is no terminal."
     ),
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of processes.")]
+Jobs = Annotated[int, typer.Option(min=1, show_default="one per processor", help="Number of processes.")]
 By = Annotated[
     list[str] | None,
     typer.Option(

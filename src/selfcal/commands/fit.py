@@ -17,7 +17,6 @@ from selfcal._support.locks import locked
 from selfcal._support.signals import Stopped
 from selfcal.commands._options import (
     By,
-    Jobs,
     MaxEpochs,
     Progress,
     TableOptions,
@@ -88,7 +87,7 @@ def fit(
             "Default: 60."
         ),
     ] = None,
-    jobs: Jobs = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     one_network: Annotated[
         bool,
         typer.Option(

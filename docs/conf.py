@@ -1,0 +1,102 @@
+"""How Sphinx builds the site: ``make docs``."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+import selfcal  # noqa: E402 (the checkout, if it is not installed)
+
+project = "selfcal"
+author = copyright = "the authors of selfcal"
+version = release = selfcal.__version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "docs.api",
+    "docs.commands",
+]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+
+# Markdown: the text is that which GitHub shows, and anchors are those of GitHub
+myst_enable_extensions: list[str] = []
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_timeout = 300
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+# Docstrings: Google style; single backticks are code, which becomes a link where it is a public name
+default_role = "public"
+napoleon_google_docstring = napoleon_numpy_docstring = False  # docs.api calls it
+napoleon_custom_sections = [("Reference", "References"), ("Try", "Example")]
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {"ArrayLike": "ArrayLike", "Float": "numpy.ndarray", "Int": "numpy.ndarray"}
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+
+html_theme = "furo"
+html_title = "selfcal"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {"navigation_with_keys": True}
+
+PAGES = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "results/measurements.md",
+}
+"""Files outside this folder that a page of the site includes: links to them lead to that page."""
+NUMBER = re.compile(r"[-+−<]?\.?\d[\d.,]*\s?[%x]?( ?[±/] ?[-+]?[\d.,]+%?)*( [✓✗])?")
+LONG = 50
+"""Characters of a cell that should be wide enough to read."""
+LINK = re.compile(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
+
+
+def follow_links(app: Sphinx, page: str, source: list[str]) -> None:
+    """Let links to files that are pages lead to those pages."""
+    here = Path(app.srcdir, page).parent
+
+    def followed(link: re.Match[str]) -> str:
+        file = os.path.relpath(here / link[1], ROOT)
+        target = os.path.relpath(app.srcdir / PAGES[file], here) if file in PAGES else link[1]
+        return f"]({target}{link[2] or ''})"
+
+    source[0] = LINK.sub(followed, source[0])
+    if page == "tutorials/index":
+        source[0] = "".join(
+            line for line in source[0].splitlines(True) if not _is_missing(line.strip(), here)
+        )
+
+
+def _is_missing(entry: str, folder: Path) -> bool:
+    return bool(re.fullmatch(r"[a-z]+(-[a-z]+)+", entry)) and not (folder / f"{entry}.md").exists()
+
+
+def mark_cells(app: Sphinx, document: nodes.document) -> None:
+    """Let the style sheet know which cells of a table are numbers, which must not be broken, and which are long."""
+    for cell in document.findall(nodes.entry):
+        if NUMBER.fullmatch(cell.astext()):
+            cell["classes"].append("number")
+        elif len(cell.astext()) > LONG:
+            cell["classes"].append("long")
+
+
+def setup(app: Sphinx) -> None:
+    """Tell Sphinx what is done here."""
+    app.connect("doctree-read", mark_cells)
+    app.connect("source-read", follow_links)
