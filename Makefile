@@ -105,4 +105,4 @@ reproduce: $(READY) ## run the full reproduction and refresh the tables and figu
 	$(BIN)/python -m docs.refresh runs/bo4sc
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-* demo runs docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-* demo runs docs/_build docs/reference/api docs/reference/commands.rst .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -116,7 +116,7 @@ def ranks(board: Board) -> str:
             text = (
                 "Mean ranks of the methods; a bar joins those that the critical difference cannot tell apart"
             )
-            lines += [f"![{text}](figures/{PICTURE}.png)", ""]
+            lines += [f"![{text}](../figures/{PICTURE}.png)", ""]
         label = f"{100 * noise:.0f}% wrong labels" if noise else "Clean labels"
         places = "; ".join(f"{LABELS[m]} {place:.2f}" for m, place in ranked.ranks.items())
         lines.append(

@@ -34,6 +34,9 @@ FOLDER = HERE / "reference" / "api"
 EXPLAINING = ("start", "guides", "understanding")
 """The folders of the pages that may explain a name."""
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Example|Reference):$", re.MULTILINE)
+CODE = re.compile(r"```python\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+SURE = re.compile(r"(?<=\.)\w+|\w+(?=\()|\w*[A-Z_]\w*")
+"""Words of code that are names: after a dot, before a bracket, or written as no ordinary word is."""
 NAMED = re.compile(r"[A-Z._]")
 """What distinguishes a name in the text of a page from a word."""
 
@@ -105,12 +108,12 @@ def _entry(full: str) -> Iterator[str]:
         yield f"   Another name of :py:obj:`{entries()[full]}`."
     elif inspect.isclass(value):
         yield from (f".. autoclass:: {full}", "   :members:", "   :inherited-members:")
-        yield from ("   :show-inheritance:", *_explained(name))
+        yield from ("   :show-inheritance:", *_explained(full))
     elif inspect.isroutine(value):
-        yield from (f".. autofunction:: {full}", *_explained(name))
+        yield from (f".. autofunction:: {full}", *_explained(full))
     else:
         yield from (f".. py:data:: {name}", f"   :type: {type(value).__name__.lstrip('_')}", "")
-        yield from (f"   {_first_sentence(full)}", *_explained(name))
+        yield from (f"   {_first_sentence(full)}", *_explained(full))
 
 
 def _first_sentence(full: str) -> str:
@@ -138,24 +141,31 @@ def _doc_of_constant(module: ModuleType, name: str) -> str:
 
 
 @cache
-def _pages() -> dict[str, Counter[str]]:
-    """How often each page that explains something has each word as code, in text and in blocks."""
-    code = re.compile(r"```python\n(.*?)```|`([^`\n]+)`", re.DOTALL)
-    return {
-        page.relative_to(HERE).with_suffix("").as_posix(): Counter(
-            word
-            for block, span in code.findall(page.read_text())
-            for word in re.findall(r"\w+", block or span)
-        )
-        for folder in EXPLAINING
-        for page in sorted((HERE / folder).glob("*.md"))
-    }
+def _mentions() -> dict[str, tuple[Counter[str], Counter[str]]]:
+    """How often each page that explains something has each word as code: surely as a name, and anyhow."""
+    found = {}
+    for folder in EXPLAINING:
+        for page in sorted((HERE / folder).glob("*.md")):
+            code = [block or span for block, span in CODE.findall(page.read_text())]
+            sure = [name for text in code for name in SURE.findall(text)]
+            place = page.relative_to(HERE).with_suffix("").as_posix()
+            found[place] = Counter(sure), Counter(word for text in code for word in re.findall(r"\w+", text))
+    return found
 
 
-def _explained(name: str) -> Iterator[str]:
-    """A link to the page that has the name most often, if any has it."""
-    page, count = max(((page, words[name]) for page, words in _pages().items()), key=lambda item: item[1])
-    if count:
+@cache
+def _main_page(module: str) -> str:
+    """The page that has the most names of a module."""
+    own = [full.rpartition(".")[2] for full in entries() if full.rpartition(".")[0] == module]
+    return max(_mentions(), key=lambda page: sum(name in _mentions()[page][0] for name in own))
+
+
+def _explained(full: str) -> Iterator[str]:
+    """A link to the page that has the name most often, if any has it; an ordinary word may be none elsewhere."""
+    module, _, name = full.rpartition(".")
+    counts = {page: words[page == _main_page(module)][name] for page, words in _mentions().items()}
+    page = max(counts, key=lambda page: counts[page])
+    if counts[page]:
         yield from ("", f"   Explained in :doc:`/{page}`.")
 
 

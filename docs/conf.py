@@ -63,7 +63,9 @@ PAGES = {
 """Files outside this folder that a page of the site includes: links to them lead to that page."""
 NUMBER = re.compile(r"[-+−<]?\.?\d[\d.,]*\s?[%x]?( ?[±/] ?[-+]?[\d.,]+%?)*( [✓✗])?")
 LONG = 50
-"""Characters of a cell that should be wide enough to read."""
+"""Characters of a cell from which on it should be wide enough to read."""
+SHORT = 24
+"""Characters of code up to which it is not broken."""
 LINK = re.compile(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -87,16 +89,19 @@ def _is_missing(entry: str, folder: Path) -> bool:
     return bool(re.fullmatch(r"[a-z]+(-[a-z]+)+", entry)) and not (folder / f"{entry}.md").exists()
 
 
-def mark_cells(app: Sphinx, document: nodes.document) -> None:
-    """Let the style sheet know which cells of a table are numbers, which must not be broken, and which are long."""
+def mark_texts(app: Sphinx, document: nodes.document) -> None:
+    """Let the style sheet know which texts must not be broken, numbers and short code, and which cells are long."""
     for cell in document.findall(nodes.entry):
         if NUMBER.fullmatch(cell.astext()):
             cell["classes"].append("number")
         elif len(cell.astext()) > LONG:
             cell["classes"].append("long")
+    for code in document.findall(nodes.literal):
+        if len(code.astext()) <= SHORT:
+            code["classes"].append("short")
 
 
 def setup(app: Sphinx) -> None:
     """Tell Sphinx what is done here."""
-    app.connect("doctree-read", mark_cells)
+    app.connect("doctree-read", mark_texts)
     app.connect("source-read", follow_links)

@@ -40,7 +40,7 @@ def refresh(*runs: Path) -> None:
     """Refresh every page."""
     texts = sections()
     readme = HERE.parent / "README.md"
-    pages = {page: page.read_text() for page in [*HERE.glob("*/*.md"), *[readme] * readme.exists()]}
+    pages = {page: page.read_text() for page in [*HERE.glob("[!_]*/*.md"), *[readme] * readme.exists()]}
     files = [run for run in runs if run.is_file()]
     measured = [file for file in files if file.suffix == ".json"]
     if measured:

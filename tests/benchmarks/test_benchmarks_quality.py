@@ -31,7 +31,7 @@ from selfcal.tabular.inference import infer_schema
 from selfcal.tabular.preprocessing import Preprocessor
 
 SMALL = 0.05
-RESULTS_PAGE = (refresh.HERE / "results.md").read_text()
+RESULTS_PAGE = (refresh.HERE / "results" / "quality.md").read_text()
 
 
 @pytest.fixture
@@ -411,7 +411,8 @@ def test_the_page_is_made_from_the_files(tmp_path, monkeypatch):
     rows[3] |= {"failed": "ValueError: a `b`\n| c"}
     pages, run, other = (tmp_path / name for name in ("docs", "quality.json", "more.json"))
     (pages / "figures").mkdir(parents=True)
-    (pages / "results.md").write_text(RESULTS_PAGE)
+    (pages / "results").mkdir()
+    (pages / "results" / "quality.md").write_text(RESULTS_PAGE)
     (tmp_path / "README.md").write_text(
         "<!-- begin: Quality: headline -->\n<!-- end: Quality: headline -->\n"
     )
@@ -419,10 +420,10 @@ def test_the_page_is_made_from_the_files(tmp_path, monkeypatch):
         file.write_text(json.dumps({"settings": quality.protocol(), "rows": part}))
     monkeypatch.setattr(refresh, "HERE", pages)
     refresh.refresh(run, other)
-    page = (pages / "results.md").read_text()
+    page = (pages / "results" / "quality.md").read_text()
     assert "Not measured" not in page
     assert "`ValueError: a 'b' | c`" in page
-    assert "figures/quality-ranks.png" in page
+    assert "](../figures/quality-ranks.png)" in page
     assert [p.name for p in (pages / "figures").iterdir()] == ["quality-ranks.png"]
     assert "| auto |" in (tmp_path / "README.md").read_text()
     tables_found = re.findall(r"(?:^\|.*\|\n)+", page, re.MULTILINE)
