@@ -32,6 +32,7 @@ METHODS = {
     "standard": "CE",
     "early_stopped": "CE, early-stopped",
     "temperature": "CE (TS)",
+    "focal_05": "Focal (γ = 0.5)",
     "focal": "Focal",
     "focal_2": "Focal (γ = 2)",
     "focal_3": "Focal (γ = 3)",
@@ -50,7 +51,7 @@ METHODS = {
 }
 LEARNS_GAMMA = ("gamma_net", "gamma_net_dece", "gamma_net_sece")
 DRAWN = ("standard", "focal", "flsd", "ce_dece", "gamma_net_dece", "gamma_net_sece")
-FIXED_GAMMA = ("standard", "focal", "focal_2", "focal_3", "focal_5")
+FIXED_GAMMA = ("standard", "focal_05", "focal", "focal_2", "focal_3", "focal_5")
 OF_THE_PAPER = (
     "standard",
     "focal",
@@ -86,7 +87,7 @@ PROFILES = {
         parts=(1 / 7, 2 / 7, 4 / 7),
         test_rows=2000,
         choose="last",
-        runs=("standard", "focal", "focal_2", "focal_3", "focal_5", "flsd", *LEARNS_GAMMA),
+        runs=(*FIXED_GAMMA, "flsd", *LEARNS_GAMMA),
         curve_every=8,
         batch_size=32,
     ),
@@ -102,8 +103,9 @@ def trained(profile: Profile) -> dict[str, Recipe]:
     every = profile.every
     known = {
         "standard": recipes.standard(),
+        "focal_05": recipes.focal(gamma=0.5),
         "focal": recipes.focal(gamma=1.0),
-        **{f"focal_{gamma}": recipes.focal(gamma=gamma) for gamma in (2, 3, 5)},
+        **{f"focal_{gamma}": recipes.focal(gamma=float(gamma)) for gamma in (2, 3, 5)},
         "flsd": recipes.flsd(),
         "label_smoothing_005": recipes.label_smoothing(smoothing=0.05),
         "label_smoothing_01": recipes.label_smoothing(smoothing=0.1),
