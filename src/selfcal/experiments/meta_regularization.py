@@ -48,9 +48,12 @@ METHODS = {
     "gamma_net": "FL_γ",
     "gamma_net_dece": "FL_γ-DECE",
     "gamma_net_sece": "FL_γ-SECE",
+    "gamma_net_sece_slow": "FL_γ-SECE, small steps",
+    "gamma_net_mmce": "FL_γ-MMCE, small steps",
 }
 LEARNS_GAMMA = ("gamma_net", "gamma_net_dece", "gamma_net_sece")
-DRAWN = ("standard", "focal", "flsd", "ce_dece", "gamma_net_dece", "gamma_net_sece")
+SMALL_STEPS = ("gamma_net_sece_slow", "gamma_net_mmce")
+DRAWN = ("standard", "focal", "flsd", "ce_dece", "gamma_net_dece", "gamma_net_sece", *SMALL_STEPS)
 FIXED_GAMMA = ("standard", "focal_05", "focal", "focal_2", "focal_3", "focal_5")
 OF_THE_PAPER = (
     "standard",
@@ -87,7 +90,7 @@ PROFILES = {
         parts=(1 / 7, 2 / 7, 4 / 7),
         test_rows=2000,
         choose="last",
-        runs=(*FIXED_GAMMA, "flsd", *LEARNS_GAMMA),
+        runs=(*FIXED_GAMMA, "flsd", *LEARNS_GAMMA, *SMALL_STEPS),
         curve_every=8,
         batch_size=32,
     ),
@@ -116,6 +119,8 @@ def trained(profile: Profile) -> dict[str, Recipe]:
         "gamma_net": recipes.gamma_net(every=every),
         "gamma_net_dece": recipes.gamma_net_dece(every=every),
         "gamma_net_sece": recipes.gamma_net_sece(every=every),
+        "gamma_net_sece_slow": recipes.gamma_net_sece(every=every, outer_lr=1e-5),
+        "gamma_net_mmce": recipes.gamma_net_mmce(every=every),
     }
     return {run: known[run] for run in profile.runs or OF_THE_PAPER}
 
@@ -149,7 +154,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
     """Reliability of the first seed; ECE by epoch, gamma by epoch and errors by bins over all seeds."""
     by_method = {method: [row for row in rows if row["method"] == method] for method in METHODS}
     drawn = {METHODS[m]: by_method[m] for m in DRAWN if by_method[m]}
-    gamma = {METHODS[m]: by_method[m] for m in LEARNS_GAMMA if by_method[m]}
+    gamma = {METHODS[m]: by_method[m] for m in (*LEARNS_GAMMA, *SMALL_STEPS) if by_method[m]}
     return {
         "reliability": plots.reliability_figure({name: binned_rows(rows[0]) for name, rows in drawn.items()}),
         "ece-by-epoch": epochs_figure(
