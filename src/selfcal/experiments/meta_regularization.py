@@ -7,6 +7,7 @@ for the temperature of CE), a third for choosing a state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,20 +133,28 @@ def experiment(profile: Profile, data_dir: Path) -> ImageExperiment:
 
 
 def with_chosen_gamma(rows: Sequence[Row]) -> list[Row]:
-    """The rows, and for each seed with all the fixed γ once more that with the lowest ECE on the selection rows."""
-    units: dict[tuple[str, str, int], list[Row]] = {}
-    for row in rows:
-        if row["method"] in FIXED_GAMMA:
-            units.setdefault((row["dataset"], row["network"], row["seed"]), []).append(row)
-    whole = [fixed for fixed in units.values() if len(fixed) == len(FIXED_GAMMA)]
-    chosen = [min(fixed, key=lambda row: row["selection_ece"]) for fixed in whole]
+    """The rows, and for each seed once more the fixed γ with the lowest ECE on the rows for selection.
+
+    The choice is among the γ that all seeds have.
+    """
+    seeds = {row["seed"] for row in rows}
+    by_method = {method: [row for row in rows if row["method"] == method] for method in FIXED_GAMMA}
+    candidates = [own for own in by_method.values() if {row["seed"] for row in own} == seeds]
+    if len(candidates) < 2:
+        return list(rows)
+    chosen = [
+        min(
+            (row for own in candidates for row in own if row["seed"] == seed), key=itemgetter("selection_ece")
+        )
+        for seed in sorted(seeds)
+    ]
     return [*rows, *({**row, "method": "focal_chosen"} for row in chosen)]
 
 
 def write(rows: Sequence[Row], out: Path) -> None:
     """The table and the figures of finished rows."""
-    narrow = any(row["method"] == "focal_2" for row in rows)
-    write_atomically(out / "table.md", image_tables(with_chosen_gamma(rows), METHODS))
+    narrow = any(row["network"] in PROFILES["narrow"].networks for row in rows)
+    write_atomically(out / "table.md", image_tables(with_chosen_gamma(rows) if narrow else rows, METHODS))
     for name, figure in figures(rows).items():
         plots.save_figure(figure, out / (f"meta-narrow-{name}" if narrow else f"meta-{name}"))
 
