@@ -252,13 +252,13 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     model = recipe.outer_model
     watch = _Watch(data, learns_gamma=model is not None and "gamma" in model.provides)
     epoch = len(data.train)
-    optimizer, _ = optimizer_of(profile, epoch)
+    falls = tuple(max(1, epoch * profile.epochs * sevenths // 7) for sevenths in (3, 5))
     result = train(
         module,
         data.train,
         data.outer if recipe.needs_outer_data else None,
         recipe=recipe,
-        optimizer=optimizer,
+        optimizer=SGD(StepDecay(profile.lr, falls), profile.momentum, weight_decay=profile.weight_decay),
         max_steps=epoch * profile.epochs,
         evaluate_every=epoch * profile.curve_every,
         callback=watch,
@@ -282,13 +282,6 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
     rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in evaluated.items()]
     rows[0] |= {"curves": watch.curves, "seconds": result.seconds, "selection_ece": selection_ece}
     return rows
-
-
-def optimizer_of(profile: Profile, epoch: int) -> tuple[SGD, tuple[int, int]]:
-    """The rule for epochs of so many steps, and the steps after which its step size falls."""
-    first, second = (max(1, epoch * profile.epochs * sevenths // 7) for sevenths in (3, 5))
-    rate = StepDecay(profile.lr, (first, second))
-    return SGD(rate, profile.momentum, weight_decay=profile.weight_decay), (first, second)
 
 
 def predictions(module: nn.Module, data: ImageBatches) -> tuple[Int, Float]:
