@@ -231,7 +231,7 @@ class _Watch:
         )
         if self.learns_gamma:
             gamma = torch.cat(
-                [step.hyperparameters(b)["gamma"].expand(len(b.y)) for b in self.data.curve.one_pass(0)]
+                [step.hyperparameters(b)["gamma"] for b in self.data.curve.one_pass(0)]
             ).double()
             self._note(gamma_mean=float(gamma.mean()), gamma_sd=float(gamma.std()))
 
