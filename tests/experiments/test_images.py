@@ -61,9 +61,8 @@ def narrow(data_dir, tmp_path_factory):
     """The methods of the narrow profile at a small size."""
     out = tmp_path_factory.mktemp("narrow")
     profile = images.profile_of("meta-regularization", "narrow")
-    small = replace(
-        profile, networks={"resnet8": 2}, rows=None, epochs=3, seeds=1, test_rows=60, curve_every=2
-    )
+    size = {"networks": {"resnet8": 4}, "rows": None, "parts": (0.4, 0.4, 0.2), "test_rows": 60}
+    small = replace(profile, **size, augment=False, epochs=3, seeds=1, curve_every=2)
     return images.reproduce("meta-regularization", small, data_dir, out), out, small
 
 
