@@ -152,7 +152,8 @@ def test_docs_are_refreshed_between_their_markers(tmp_path, monkeypatch):
 def test_marked_places_of_the_docs_can_be_filled(page):
     titles = {found[1] for found in refresh.MARKED.findall(page.read_text())}
     reproductions = {
-        f"reproduction of {paper}" for paper in ("bo4sc", "meta-regularization", "loss-functions")
+        f"reproduction of {paper}"
+        for paper in ("bo4sc", "meta-regularization", "meta-regularization-narrow", "loss-functions")
     }
     commands = {title for title in titles if title.startswith((outputs.PREFIX, trial.PREFIX))}
     assert titles - commands <= {*refresh.sections(), *reproductions, *_quality_tables.sections([])}

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from selfcal.errors import ConfigError, DataError
-from selfcal.experiments import _images, images, loss_functions, meta_regularization
+from selfcal.experiments import _images, _tables, images, loss_functions, meta_regularization
 from selfcal.experiments._tables import image_tables
 
 
@@ -45,14 +45,70 @@ def finished(data_dir, tmp_path_factory):
 @pytest.mark.slow
 def test_every_method_of_the_table_has_a_row_and_every_column_a_number(finished):
     rows, out = finished
-    assert {row["method"] for row in rows} == set(meta_regularization.METHODS)
+    methods = {*meta_regularization.OF_THE_PAPER, "temperature", "early_stopped"}
+    assert {row["method"] for row in rows} == methods
     table = (out / "table.md").read_text()
-    assert all(f"| {label} |" in table for label in meta_regularization.METHODS.values())
+    assert all(f"| {meta_regularization.METHODS[method]} |" in table for method in methods)
     assert "nan" not in table
     assert "NaN" not in (out / "results.json").read_text()
     assert len(list(out.glob("meta-*.png"))) == 4
     page = (out / "reports" / "resnet18.html").read_text()
     assert all(label in page for label in ("CE, early-stopped", "FL_γ-SECE", "Ankle boot"))
+
+
+@pytest.fixture(scope="module")
+def narrow(data_dir, tmp_path_factory):
+    """The methods of the narrow profile at a small size."""
+    out = tmp_path_factory.mktemp("narrow")
+    profile = images.profile_of("meta-regularization", "narrow")
+    size = {"networks": {"resnet8": 4}, "rows": None, "parts": (0.4, 0.4, 0.2), "test_rows": 60}
+    small = replace(profile, **size, augment=False, epochs=3, seeds=1, curve_every=2)
+    return images.reproduce("meta-regularization", small, data_dir, out), out, small
+
+
+@pytest.mark.slow
+def test_the_narrow_profile_has_the_fixed_gammas_and_the_best_of_them(narrow):
+    rows, out, profile = narrow
+    assert {row["run"] for row in rows} == set(profile.runs)
+    assert "| Fixed γ, the best on validation rows |" in (out / "table.md").read_text()
+    assert len(list(out.glob("meta-narrow-*.png"))) == 4
+    assert next(row["curves"]["epoch"] for row in rows if row["run"] == "focal_5") == [2, 3]
+
+
+def test_the_narrow_profile_takes_thousands_of_outer_steps_one_for_every_batch():
+    profile = images.profile_of("meta-regularization", "narrow")
+    batches = round(profile.rows * profile.parts[0] / profile.batch_size)
+    assert batches * profile.epochs >= 4900
+    assert profile.every == 1
+    assert profile.augment
+
+
+def test_the_fixed_gamma_is_chosen_on_the_selection_rows_of_each_seed():
+    rows = [
+        {"method": method, "seed": seed, "selection_ece": abs(place - seed), "ece": place}
+        for seed in (1, 3)
+        for place, method in enumerate(meta_regularization.FIXED_GAMMA)
+    ]
+    chosen = meta_regularization.with_chosen_gamma(rows)[len(rows) :]
+    assert [(row["seed"], row["ece"], row["method"]) for row in chosen] == [
+        (1, 1, "focal_chosen"),
+        (3, 3, "focal_chosen"),
+    ]
+    fewer = meta_regularization.with_chosen_gamma(rows[:1] + rows[2:])[len(rows) - 1 :]
+    assert [row["ece"] for row in fewer] == [0, 3], "the choice is among what all seeds have"
+    assert meta_regularization.with_chosen_gamma(rows[:1]) == rows[:1]
+
+
+def test_a_method_that_lacks_seeds_says_so():
+    row = dict.fromkeys(_tables.IMAGE_COLUMNS, 1.0) | {"dataset": "d", "network": "n"}
+    rows = [
+        {**row, "method": "a", "seed": 0},
+        {**row, "method": "a", "seed": 1},
+        {**row, "method": "b", "seed": 0},
+    ]
+    table = image_tables(rows, {"a": "A", "b": "B"})
+    assert "| A | 1.00 ± 0.00 |" in table
+    assert "| B, 1 of the seeds | 1.00 |" in table
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from selfcal.models import (
     for_table,
     mlp,
     origin,
+    resnet8,
     resnet18,
     resnet50,
     tabular,
@@ -27,7 +28,7 @@ from selfcal.models import (
 )
 from selfcal.models.encodings import Periodic, PiecewiseLinear
 
-IMAGE_NETWORKS = pytest.mark.parametrize("network", [resnet18, resnet50, vgg16])
+IMAGE_NETWORKS = pytest.mark.parametrize("network", [resnet8, resnet18, resnet50, vgg16])
 
 
 def test_shapes_and_dropout():

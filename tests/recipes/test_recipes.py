@@ -64,7 +64,7 @@ def test_every_post_hoc_method_works_in_the_classifier(name):
 
 
 OWN_LOSS = [name for name, recipe in for_one_network().items() if recipe.loss is not losses.cross_entropy]
-META = ["gamma_net_sece", "gamma_net_dece", "gamma_net", "ce_dece", "ce_sece"]
+META = ["gamma_net_sece", "gamma_net_dece", "gamma_net_mmce", "gamma_net", "ce_dece", "ce_sece"]
 FIXED_LOSS = [name for name in OWN_LOSS if name not in (*META, "mixup", "dynamic_pruning")]
 
 
@@ -130,14 +130,14 @@ def test_misspelt_name_gets_a_hint():
 
 
 @pytest.mark.parametrize("name", META)
-def test_meta_recipes_are_those_of_the_papers_table(name):
+def test_meta_recipes_have_the_parts_of_their_name(name):
     recipe = getattr(recipes, name)(outer_lr=0.5, every=3)
     assert recipe.name == name
     assert (recipe.outer_optimizer.lr, recipe.inner_steps) == (0.5, 3)
     focal = name.startswith("gamma_net")
     assert recipe.loss is (losses.focal if focal else losses.cross_entropy)
     assert isinstance(recipe.outer_model, outer.GammaNet if focal else outer.UnitL2)
-    error = {"sece": "SECE", "dece": "DECE"}.get(name.rpartition("_")[2], "")
+    error = {"sece": "SECE", "dece": "DECE", "mmce": "MMCE"}.get(name.rpartition("_")[2], "")
     assert error in repr(recipe.objective)
     assert ("NLL" in repr(recipe.objective)) == (not focal or name == "gamma_net")
 
@@ -145,6 +145,7 @@ def test_meta_recipes_are_those_of_the_papers_table(name):
 def test_settings_reach_their_parts():
     assert recipes.gamma_net_sece(bandwidth=0.2).objective.bandwidth == 0.2
     assert recipes.gamma_net_dece(n_bins=9).objective.n_bins == 9
+    assert recipes.gamma_net_mmce(bandwidth=0.2).objective.bandwidth == 0.2
     assert recipes.mixup(alpha=0.3).transform.alpha == 0.3
     recipe = recipes.bo4sc(inner_steps=3, outer_lr=0.5, beta=7.0, link="sigmoid", normalize=True)
     assert recipe.inner_steps == 3

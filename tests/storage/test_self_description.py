@@ -144,7 +144,7 @@ def test_the_same_logits_from_spec_and_state(make):
     assert not has_own(spec)
     weights = {name.removeprefix("network."): values for name, values in weights_of(module).items()}
     again = restored_module(stored, SIZES, weights, None).eval()
-    images = spec.get("name") in ("resnet18", "resnet50", "vgg16")
+    images = spec.get("name") in ("resnet8", "resnet18", "resnet50", "vgg16")
     x = (
         torch.linspace(-1, 1, 4 * 784).reshape(4, 1, 28, 28)
         if images

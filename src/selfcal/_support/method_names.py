@@ -31,6 +31,7 @@ METHODS = (
     "bo4sc",
     "gamma_net_sece",
     "gamma_net_dece",
+    "gamma_net_mmce",
     "gamma_net",
     "ce_dece",
     "ce_sece",

@@ -133,7 +133,10 @@ Out = Annotated[Path, typer.Option(help="Folder for the results; finished rows t
 DataDir = Annotated[Path, typer.Option(help="Folder with the image files; nothing is downloaded.")]
 ProfileName = Annotated[
     str,
-    typer.Option("--profile", help="small: two cores, under 40 minutes. paper: the full setting, on a GPU."),
+    typer.Option(
+        "--profile",
+        help="small: two cores, under 40 minutes. paper: the full setting, on a GPU. Some papers have more.",
+    ),
 ]
 Images = Annotated[
     str | None, typer.Option("--dataset", help="Other images, such as cifar10-small or cifar100.")

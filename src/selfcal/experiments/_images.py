@@ -62,6 +62,8 @@ class Profile:
         augment: Whether images are cropped and flipped at random.
         needs_gpu: Whether it is infeasible without one.
         choose: Which state is evaluated: that of the lowest ``"error"`` on the selection rows, or the ``"last"``.
+        runs: The recipes by name; None for those of the paper.
+        curve_every: Epochs between two evaluations for the curves.
     """
 
     dataset: str
@@ -75,6 +77,8 @@ class Profile:
     augment: bool = True
     choose: str = "error"
     needs_gpu: bool = False
+    runs: tuple[str, ...] | None = None
+    curve_every: int = 1
     batch_size: int = 128
     lr: float = 0.1
     momentum: float = 0.9
@@ -198,7 +202,7 @@ class _Data:
 
 @dataclass
 class _Watch:
-    """Called after every epoch: keeps the states to evaluate, and the curves for the figures."""
+    """Called after every few epochs: keeps the states to evaluate, and the curves for the figures."""
 
     data: _Data
     learns_gamma: bool
@@ -221,7 +225,9 @@ class _Watch:
                 self.states[name] = copy.deepcopy(module.state_dict())
         y, probs = predictions(module, self.data.curve)
         self._note(
-            ece=100 * metrics.expected_calibration_error(y, probs), error=100 * (probs.argmax(1) != y).mean()
+            epoch=step.count / len(self.data.train),
+            ece=100 * metrics.expected_calibration_error(y, probs),
+            error=100 * (probs.argmax(1) != y).mean(),
         )
         if self.learns_gamma:
             gamma = torch.cat(
@@ -254,12 +260,13 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
         recipe=recipe,
         optimizer=SGD(StepDecay(profile.lr, falls), profile.momentum, weight_decay=profile.weight_decay),
         max_steps=epoch * profile.epochs,
-        evaluate_every=epoch,
+        evaluate_every=epoch * profile.curve_every,
         callback=watch,
         seed=seed,
         progress=False,
     )
     module.load_state_dict(watch.states[profile.choose])
+    selection_ece = 100 * metrics.expected_calibration_error(*predictions(module, data.selection))
     y, probs = predictions(module, data.test)
     evaluated = {run: probs}
     if run == "standard":
@@ -273,7 +280,7 @@ def run_unit(experiment: ImageExperiment, unit: tuple[Any, ...], keep: Path | No
             write_atomically(keep / f"{network}-{method}.npy", content.getvalue())
     named = dict(zip(UNIT, unit, strict=True))
     rows = [{**named, "method": method, **_scores(y, probs)} for method, probs in evaluated.items()]
-    rows[0] |= {"curves": watch.curves, "seconds": result.seconds}
+    rows[0] |= {"curves": watch.curves, "seconds": result.seconds, "selection_ece": selection_ece}
     return rows
 
 
@@ -313,13 +320,13 @@ def _scores(y: Int, probs: Float) -> Row:
     }
 
 
-def over_epochs(rows: Sequence[Row], column: str) -> tuple[Int, Float]:
+def over_epochs(rows: Sequence[Row], column: str) -> tuple[Float, Float]:
     """The epochs, and a curve for each of the rows, ready to be drawn."""
-    values = np.array([row["curves"][column] for row in rows])
-    return np.arange(1, values.shape[1] + 1), values
+    curves = [row["curves"] for row in rows]
+    return np.array(curves[0]["epoch"]), np.array([curve[column] for curve in curves])
 
 
-def epochs_figure(panels: Mapping[str, Mapping[str, tuple[Int, Float]]], ylabel: str = "") -> Figure:
+def epochs_figure(panels: Mapping[str, Mapping[str, tuple[Float, Float]]], ylabel: str = "") -> Figure:
     """Curves over epochs, a panel for each network; unstable first epochs may exceed the y range."""
     figure = plots.curves_figure(panels, xlabel="epoch", ylabel=ylabel)
     for ax, curves in zip(figure.axes, panels.values(), strict=True):

@@ -72,7 +72,8 @@ def image_tables(rows: Sequence[Row], methods: Mapping[str, str]) -> str:
             chosen = [row for row in of_network if row["method"] == method]
             if chosen:
                 cells = [_spread([row[column] for row in chosen], column) for column in IMAGE_COLUMNS]
-                lines.append(f"| {label} | " + " | ".join(cells) + " |")
+                fewer = "" if len(chosen) == n_seeds else f", {len(chosen)} of the seeds"
+                lines.append(f"| {label}{fewer} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from selfcal import plots, recipes
-from selfcal._support.checks import Float, Int
+from selfcal._support.checks import Float
 from selfcal._support.files import write_atomically
 from selfcal._support.parallel import Row
 from selfcal.experiments._images import ImageExperiment, Profile, epochs_figure, over_epochs
@@ -66,7 +66,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
     """ECE and error by epoch, a panel for each network."""
     networks = dict.fromkeys(row["network"] for row in rows)
 
-    def curves(network: str, column: str) -> dict[str, tuple[Int, Float]]:
+    def curves(network: str, column: str) -> dict[str, tuple[Float, Float]]:
         return {
             METHODS[run]: over_epochs(
                 [r for r in rows if r["network"] == network and r["method"] == run], column

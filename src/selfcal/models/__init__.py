@@ -1,7 +1,7 @@
 """Networks: multilayer perceptrons for tables, ResNets and a VGG for small images."""
 
 from selfcal.models.gaussian import discriminant
-from selfcal.models.images import resnet18, resnet50, vgg16
+from selfcal.models.images import resnet8, resnet18, resnet50, vgg16
 from selfcal.models.origin import origin
 from selfcal.models.tables import (
     FOR_TABLES,
@@ -22,6 +22,7 @@ __all__ = [
     "mlp",
     "origin",
     "realmlp",
+    "resnet8",
     "resnet18",
     "resnet50",
     "spread_columns",

@@ -14,6 +14,27 @@ EXPANSION = 4
 
 
 @remembered
+def resnet8(n_classes: int = 10, *, width: int = 16, channels: int = 3) -> nn.Module:
+    """ResNet-8 for experiments on a CPU: three stages of one block, and a first convolution of stride 2.
+
+    Args:
+        n_classes: Classes, one logit each.
+        width: Channels of the first stage; the later ones have 2 and 4 times as many.
+        channels: Channels of the images: 3 for colour, 1 for grey. They may have any size from 28 x 28 up.
+
+    Example:
+        >>> import torch
+        >>> resnet8(10, width=8, channels=1)(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+
+    Reference:
+        K. He, X. Zhang, S. Ren, J. Sun, Deep residual learning for image recognition, CVPR 2016, section 4.2 (with
+        stride 1 at first, and more blocks).
+    """
+    return _resnet(_basic, 1, (1, 1, 1), n_classes=n_classes, width=width, channels=channels, stride=2)
+
+
+@remembered
 def resnet18(n_classes: int = 10, *, width: int = 64, channels: int = 3) -> nn.Module:
     """ResNet-18 for small images: a 3 x 3 first convolution of stride 1 and no pooling before the blocks.
 
@@ -113,18 +134,22 @@ def _resnet(
     n_classes: int,
     width: int,
     channels: int,
+    stride: int = 1,
 ) -> nn.Module:
-    """Four stages of residual blocks; each but the first halves the image and doubles the channels."""
+    """Stages of residual blocks; each but the first halves the image and doubles the channels."""
     inside = positive_int("width", width)
-    layers: list[nn.Module] = [*_convolution(positive_int("channels", channels), inside), _relu()]
+    layers: list[nn.Module] = [
+        *_convolution(positive_int("channels", channels), inside, stride=stride),
+        _relu(),
+    ]
     for stage, n_blocks in enumerate(blocks):
         for block in range(n_blocks):
-            stride = 2 if stage and not block else 1
+            step = 2 if stage and not block else 1
             inner = width * 2**stage
             outside = expansion * inner
-            same = stride == 1 and inside == outside
-            shortcut = nn.Identity() if same else nn.Sequential(*_convolution(inside, outside, 1, stride))
-            layers.append(_Residual(way(inside, inner, stride), shortcut))
+            same = step == 1 and inside == outside
+            shortcut = nn.Identity() if same else nn.Sequential(*_convolution(inside, outside, 1, step))
+            layers.append(_Residual(way(inside, inner, step), shortcut))
             inside = outside
     return _classifier(layers, inside, n_classes)
 

@@ -7,7 +7,15 @@ from collections.abc import Callable
 from selfcal._support.checks import one_of
 from selfcal.calibrators import POST_HOC
 from selfcal.ensembles import Ensemble
-from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
+from selfcal.recipes.bilevel import (
+    bo4sc,
+    ce_dece,
+    ce_sece,
+    gamma_net,
+    gamma_net_dece,
+    gamma_net_mmce,
+    gamma_net_sece,
+)
 from selfcal.recipes.one_level import (
     brier,
     bsce_gra,
@@ -57,6 +65,7 @@ __all__ = [
     "focal",
     "gamma_net",
     "gamma_net_dece",
+    "gamma_net_mmce",
     "gamma_net_sece",
     "isoreg",
     "label_smoothing",
@@ -86,6 +95,7 @@ _NAMED: dict[str, Callable[[], Recipe | Ensemble]] = {
     "bo4sc": bo4sc,
     "gamma_net_sece": gamma_net_sece,
     "gamma_net_dece": gamma_net_dece,
+    "gamma_net_mmce": gamma_net_mmce,
     "gamma_net": gamma_net,
     "ce_dece": ce_dece,
     "ce_sece": ce_sece,

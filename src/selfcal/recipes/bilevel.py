@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selfcal import losses
 from selfcal.hypergradients import OneStep
-from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
+from selfcal.objectives import DECE, MMCE, NLL, SECE, ConfidenceBCE
 from selfcal.optimizers import Adam, NormalizedSGD
 from selfcal.outer import GammaNet, SampleWeights, UnitL2
 from selfcal.training.interfaces import Hypergradient, Loss, Objective, OuterModel
@@ -76,6 +76,23 @@ def gamma_net_dece(*, n_bins: int = 15, outer_lr: float = 3e-4, every: int = 1) 
     """FL_γ-DECE: as `gamma_net_sece`, with the differentiable binned ECE."""
     return _meta(
         "gamma_net_dece", losses.focal, GammaNet(), DECE(n_bins=n_bins), outer_lr=outer_lr, every=every
+    )
+
+
+def gamma_net_mmce(*, bandwidth: float = 0.4, outer_lr: float = 1e-5, every: int = 1) -> Recipe:
+    """FL_γ-MMCE: as `gamma_net_sece`, with the maximum mean calibration error and small steps.
+
+    Of the calibration errors, this one has the clearest gradient on a single batch. With it, γ-Net can take steps so
+    small that γ follows the confidence of the network in the course of training instead of wandering; it takes some
+    thousands of them.
+
+    Args:
+        bandwidth: Of the kernel of the calibration error.
+        outer_lr: Step size of Adam on the γ-Net.
+        every: Training steps for each outer step.
+    """
+    return _meta(
+        "gamma_net_mmce", losses.focal, GammaNet(), MMCE(bandwidth=bandwidth), outer_lr=outer_lr, every=every
     )
 
 
