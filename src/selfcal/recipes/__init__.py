@@ -7,7 +7,16 @@ from collections.abc import Callable
 from selfcal._support.checks import one_of
 from selfcal.calibrators import POST_HOC
 from selfcal.ensembles import Ensemble
-from selfcal.recipes.bilevel import bo4sc, ce_dece, ce_sece, gamma_net, gamma_net_dece, gamma_net_sece
+from selfcal.recipes.bilevel import (
+    bo4sc,
+    ce_dece,
+    ce_sece,
+    gamma_net,
+    gamma_net_dece,
+    gamma_net_sece,
+    one_run,
+    restarted,
+)
 from selfcal.recipes.one_level import (
     brier,
     bsce_gra,
@@ -69,7 +78,9 @@ __all__ = [
     "mmce",
     "named",
     "names",
+    "one_run",
     "post_hoc",
+    "restarted",
     "soft_avuc",
     "soft_ece",
     "standard",
