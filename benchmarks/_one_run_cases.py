@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from selfcal.training.types import Batch, Output
 
 STEPS, BATCH, EVALUATE, PATIENCE, RATE, WIDTH = 900, 100, 12, 15, 3e-3, 64
 FOLDS = 3
+PLAIN = "one training"
 WRONG = 0.3
 RAREST = 0.1
 
@@ -35,7 +35,7 @@ class Case:
         loss: The training loss that it belongs to.
         values: The grid, without a search the middle is chosen.
         learned: The outer model that learns it.
-        rate: The step size of Adam on it.
+        rate: The step size of Adam on it, by the number of the outer step.
         fixed: The outer model of a value of the grid; None where the grid changes the rows instead.
         inner_steps: Training steps between two outer steps.
         prepare: What happens to the training rows first.
@@ -44,7 +44,7 @@ class Case:
     loss: Loss
     values: tuple[float, ...]
     learned: OuterModel
-    rate: float
+    rate: optimizers.Rate
     fixed: Callable[[float, Tensor], OuterModel] | None = None
     inner_steps: int = 10
     prepare: Callable[[Parts, int], Parts] = lambda parts, seed: parts
@@ -75,41 +75,41 @@ def mislabelled(parts: Parts, seed: int) -> Parts:
 
 CASES: dict[str, Case] = {
     "focal gamma": Case(
-        losses.focal, (0, 0.5, 1, 2, 3, 5, 7), outer.Gamma(1.0), 0.1, lambda v, y: outer.Gamma(v)
+        losses.focal, (0, 0.5, 1, 2, 3, 5, 7), outer.Gamma(1.0), 0.15, lambda v, y: outer.Gamma(v)
     ),
     "label smoothing": Case(
         losses.label_smoothing,
         (0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3),
-        outer.LabelSmoothing(0.05),
-        0.005,
+        outer.LabelSmoothing(0.05, shared=True),
+        optimizers.StepDecay(0.015, after=(5,), factor=0.2),
         lambda v, y: outer.LabelSmoothing(v),
     ),
     "weight decay": Case(
         losses.cross_entropy,
         (0.01, 0.1, 0.3, 1, 3, 10, 20),
         outer.LayerDecay(1.0, bounds=(1e-3, 30.0)),
-        0.045,
+        0.07,
         lambda v, y: outer.LayerDecay(v, bounds=(1e-3, 30.0)),
     ),
     "input noise": Case(
         losses.cross_entropy,
         (0.01, 0.05, 0.1, 0.2, 0.4, 0.7, 1),
         outer.InputNoise(0.2, bounds=(0.01, 2.0)),
-        0.045,
+        0.07,
         lambda v, y: outer.InputNoise(v, bounds=(0.01, 2.0)),
     ),
     "mixup strength": Case(
         losses.mixed_cross_entropy,
         (0, 0.1, 0.2, 0.4, 0.6, 0.8, 1),
         outer.MixupStrength(0.3),
-        0.02,
+        0.03,
         lambda v, y: outer.MixupStrength(v),
     ),
     "class weights": Case(
         losses.cross_entropy,
         (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5),
         outer.ClassWeights(),
-        0.05,
+        optimizers.StepDecay(0.3, after=(5,), factor=1 / 3),
         balanced,
         prepare=imbalanced,
     ),
@@ -141,7 +141,7 @@ def fit(
     train_rows: tuple[Tensor, ...] | None = None,
     outer_rows: tuple[Tensor, Tensor] | None = None,
     selection: tuple[Tensor, Tensor] | None = None,
-    rate: float | None = None,
+    rate: optimizers.Rate | None = None,
 ) -> Trained:
     """Train to early stopping on all held-out rows, or on `selection`; the outer level learns from `outer_rows`."""
     rows = train_rows or parts.train
@@ -173,13 +173,14 @@ def fit(
         progress=False,
     )
     seconds = time.process_time() - started
-    x, y = parts.test
+    (x, y), (x_held_out, y_held_out) = parts.test, parts.held_out
     with torch.no_grad():
         probs, labels = torch.softmax(module(x).double(), dim=1).numpy(), y.numpy()
+        held_out = losses.cross_entropy(module(x_held_out), y_held_out).mean()
     return Trained(
         result,
         {
-            "validation": float(np.nanmin(result.history.selection_loss)),
+            "validation": float(held_out),
             "log_loss": float(metrics.log_loss(labels, probs)),
             "ece": float(metrics.expected_calibration_error(labels, probs)),
             "accuracy": float((probs.argmax(axis=1) == labels).mean()),
@@ -238,8 +239,10 @@ def one_run(case: Case, parts: Parts, seed: int) -> list[Row]:
         second = fit(case, outer.ClassWeights(), parts, seed, train_rows=weighted(case, first, parts))
     else:
         second = fit(case, outer.StartAt(case.learned, found), parts, seed)
+    plain = [] if case.fixed is not None else [{"method": PLAIN, **_plain(case, parts, seed).row}]
     value = {name: v.tolist() for name, v in found.items() if v.numel() <= 32}
     return [
+        *plain,
         {"method": "one run", "value": value, **first.row},
         {
             "method": "one run, restarted",
@@ -248,6 +251,24 @@ def one_run(case: Case, parts: Parts, seed: int) -> list[Row]:
             **{name: first.row[name] + second.row[name] for name in ("seconds", "steps")},
         },
     ]
+
+
+def _plain(case: Case, parts: Parts, seed: int) -> Trained:
+    """One training of the grid."""
+    y = parts.train[1]
+    model = outer.ClassWeights() if case.fixed is None else case.fixed(case.values[0], y)
+    return fit(case, model, parts, seed)
+
+
+def step_time(case: Case, parts: Parts, *, repeats: int = 5) -> float:
+    """How long a training step takes while the hyperparameter is learned, as a ratio to a step of the grid."""
+    outer_rows, selection = halves(parts.held_out, 0)
+    best = {True: math.inf, False: math.inf}
+    for seed in range(repeats):
+        learned = fit(case, case.learned, parts, seed, outer_rows=outer_rows, selection=selection)
+        for key, trained in ((True, learned), (False, _plain(case, parts, seed))):
+            best[key] = min(best[key], trained.row["seconds"] / trained.row["steps"])
+    return best[True] / best[False]
 
 
 def weighted(case: Case, trained: Trained, parts: Parts) -> tuple[Tensor, Tensor, Tensor]:

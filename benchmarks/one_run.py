@@ -3,7 +3,7 @@
     python -m benchmarks.one_run --json benchmarks/one_run.json --data FOLDER
 
 For each of seven hyperparameters, a grid of seven values, each trained to early stopping and the best chosen by its
-log loss on the held-out rows, against one run that learns the value, and against a restart with what it has learned.
+log loss on the held-out rows, against one run that learns the value, and against the better of it and a restart with what it has learned.
 `FOLDER` has the tables (``tab_NAME.csv.gz``) and ``fashion_mnist.npz``. Finished units are kept in the file: a run
 can be interrupted.
 """
@@ -27,8 +27,9 @@ from selfcal.experiments._tables import mean_and_error
 
 REPORTED = ("blobs-1.7", "spiral-2.5", "vehicle", "german_credit", "satellite", "fashion")
 KEY = ("learned", "dataset", "seed", "part")
-GRID, LEARNED = PARTS = ("grid", "learned")
+GRID, LEARNED, TIME = PARTS = ("grid", "learned", "time")
 ONE_RUN, RESTARTED = "one run", "one run, restarted"
+SCORES = ("log_loss", "ece", "accuracy")
 METHODS = (ONE_RUN, RESTARTED)
 LIMITS = {ONE_RUN: 1.5, RESTARTED: 2.5}
 """The cost that each may have, in trainings."""
@@ -40,11 +41,14 @@ def rows_of_unit(unit: Unit, folder: Path) -> list[Row]:
     learned, dataset, seed, part = unit
     case = cases.CASES[learned]
     parts = case.prepare(parts_of(dataset, seed, folder), seed)
-    rows = (
-        [*cases.grid(case, parts, seed), *cases.baselines(case, parts, seed)]
-        if part == GRID
-        else cases.one_run(case, parts, seed)
-    )
+    if part == TIME:
+        rows = [{"method": TIME, "ratio": cases.step_time(case, parts)}]
+    else:
+        rows = (
+            [*cases.grid(case, parts, seed), *cases.baselines(case, parts, seed)]
+            if part == GRID
+            else cases.one_run(case, parts, seed)
+        )
     own = dict(zip(KEY, unit, strict=True))
     return [{**own, **_rounded(row)} for row in rows]
 
@@ -62,41 +66,52 @@ def _rounded(row: Row) -> Row:
     return {name: short(value) for name, value in row.items()}
 
 
-def by_draw(rows: Iterable[Row]) -> list[dict[str, Row]]:
-    """For each draw the rows by method, with the best of the grid and its median."""
+def by_draw(rows: Iterable[Row], ratio: float) -> list[dict[str, Row]]:
+    """For each draw the rows by method, with the best of the grid and its median, and `cost`, in trainings.
+
+    A cost is the number of steps, those that learn a hyperparameter times `ratio`, divided by the mean number of
+    steps of the trainings of the grid. That of the grid also has what it shares, such as out-of-fold predictions.
+    """
     draws: dict[int, list[Row]] = {}
     for row in rows:
         draws.setdefault(row["seed"], []).append(row)
     found = []
-    for seed in sorted(draws):
-        grid = [row for row in draws[seed] if row["method"] == "grid"]
+    for own in draws.values():
+        grid = [row for row in own if row["method"] == "grid"]
+        others = {row["method"]: row for row in own if row["method"] != "grid"}
+        if not grid or ONE_RUN not in others:
+            continue
+        plain = others.pop(cases.PLAIN, grid[0])
+        steps = float(np.mean([row["steps"] for row in grid])) + plain["steps"] - grid[0]["steps"]
         best = min(grid, key=lambda row: row["validation"])
-        scores = ("log_loss", "ece", "accuracy", "seconds", "steps")
-        median = {name: float(np.median([row[name] for row in grid])) for name in scores}
-        one = {name: float(np.mean([row[name] for row in grid])) for name in ("seconds", "steps")}
-        total = {name: float(np.sum([row[name] for row in grid])) for name in ("seconds", "steps")}
-        others = {row["method"]: row for row in draws[seed] if row["method"] != "grid"}
-        found.append({"best": best | total, "median": median, "one": one, **others})
+        median = {name: float(np.median([row[name] for row in grid])) for name in SCORES}
+        learning = others[ONE_RUN]["steps"]
+        again = others[RESTARTED]["steps"] - learning
+        others[RESTARTED] = min((others[name] for name in METHODS), key=lambda row: row["validation"])
+        costs = {
+            "best": sum(row["steps"] for row in grid),
+            "median": steps,
+            ONE_RUN: ratio * learning,
+            RESTARTED: ratio * learning + again,
+            **{name: row["steps"] for name, row in others.items() if name not in METHODS},
+        }
+        of_method = {"best": best, "median": median, **others}
+        found.append({name: {**row, "cost": costs[name] / steps} for name, row in of_method.items()})
     return found
 
 
 def compared(rows: Sequence[Row]) -> list[Row]:
     """For each hyperparameter, set and method: means, and the paired difference to the best of the grid."""
+    ratios = {row["learned"]: row["ratio"] for row in rows if row["part"] == TIME}
     table = []
     for learned, dataset in dict.fromkeys((row["learned"], row["dataset"]) for row in rows):
-        draws = by_draw(row for row in rows if (row["learned"], row["dataset"]) == (learned, dataset))
-        for method in draws[0].keys() - {"one"}:
-            pairs = [draw["best"]["log_loss"] for draw in draws]
-            difference, error = mean_and_error(
-                [draw[method]["log_loss"] - best for draw, best in zip(draws, pairs, strict=True)]
-            )
+        own = [row for row in rows if (row["learned"], row["dataset"]) == (learned, dataset)]
+        draws = by_draw((row for row in own if row["part"] != TIME), ratios.get(learned, 1.0))
+        for method in draws[0] if draws else ():
+            pairs = [(draw[method]["log_loss"], draw["best"]["log_loss"]) for draw in draws]
+            difference, error = mean_and_error([one - best for one, best in pairs])
             means = {
-                name: float(np.mean([draw[method][name] for draw in draws]))
-                for name in ("log_loss", "ece", "accuracy")
-            }
-            costs = {
-                name: float(sum(draw[method][name] for draw in draws) / sum(d["one"][name] for d in draws))
-                for name in ("seconds", "steps")
+                name: float(np.mean([draw[method][name] for draw in draws])) for name in (*SCORES, "cost")
             }
             table.append(
                 {
@@ -107,7 +122,6 @@ def compared(rows: Sequence[Row]) -> list[Row]:
                     **means,
                     "difference": difference,
                     "error": error,
-                    **costs,
                 }
             )
     return table
@@ -131,7 +145,7 @@ def verdicts(table: Sequence[Row]) -> list[Row]:
                 "reached": sum(map(reaches, own)),
                 **{
                     name: float(np.mean([row[name] for row in own]))
-                    for name in ("difference", "ece", "accuracy", "seconds", "steps")
+                    for name in ("difference", *SCORES, "cost")
                 },
             }
         )
@@ -142,13 +156,18 @@ def summary(table: Sequence[Row]) -> str:
     """One line for each hyperparameter and method."""
     lines = [
         "| hyperparameter | method | within one standard error, of the sets | log loss − that of the grid's best "
-        "| ECE | accuracy | seconds, in trainings | steps, in trainings |",
-        "|---" * 8 + "|",
+        "| ECE | accuracy | cost, in trainings |",
+        "|---" * 7 + "|",
     ]
     rows = verdicts(table)
     for learned in dict.fromkeys(row["learned"] for row in rows):
         own = {row["method"]: row for row in rows if row["learned"] == learned}
-        for method in ["best", *METHODS, *(own.keys() - {"best", "median", *METHODS}), "median"]:
+        for method in [
+            "best",
+            *METHODS,
+            *(m for m in own if m not in ("best", "median", *METHODS)),
+            "median",
+        ]:
             row = own[method]
             reached = "" if method == "best" else f"{row['reached']} of {row['sets']}"
             difference = "" if method == "best" else f"{row['difference']:+.4f}"
@@ -159,8 +178,7 @@ def summary(table: Sequence[Row]) -> str:
                 difference,
                 f"{100 * row['ece']:.1f}%",
                 f"{100 * row['accuracy']:.1f}%",
-                f"{row['seconds']:.1f}",
-                f"{row['steps']:.1f}",
+                f"{row['cost']:.2f}",
             )
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -190,7 +208,7 @@ def report(rows: Sequence[Row]) -> str:
     table = compared(rows)
     won = {
         method: sum(
-            3 * row["reached"] >= 2 * row["sets"] and row["seconds"] <= LIMITS[method]
+            3 * row["reached"] >= 2 * row["sets"] and row["cost"] <= LIMITS[method]
             for row in verdicts(table)
             if row["method"] == method
         )
@@ -231,10 +249,11 @@ def main() -> None:
     torch.set_num_threads(1)
     units = [
         (learned, name, seed, part)
-        for part in options.parts
         for seed in options.seeds
+        for part in options.parts
         for learned in options.learned
-        for name in options.sets
+        for name in (options.sets if part != TIME else options.sets[:1])
+        if part != TIME or seed == options.seeds[0]
     ]
     kept = Results(options.json, {"steps": cases.STEPS, "width": cases.WIDTH, "wrong": cases.WRONG})
     rows = run_units(
@@ -245,8 +264,6 @@ def main() -> None:
         title="One run against a grid",
         key=KEY,
     )
-    if set(options.parts) != set(PARTS):
-        return
     text = report(rows)
     print(text)
     write_section(options.results, "One run against a grid", text)

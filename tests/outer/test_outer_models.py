@@ -21,6 +21,7 @@ PARTS = [getattr(outer, name)() for name in outer.__all__ if name not in OF_OTHE
 MODELS = [
     *PARTS,
     outer.WeightNet(hidden=2, normalize=False),
+    outer.LabelSmoothing(shared=True),
     outer.Combined((outer.GammaNet(),)),
     outer.StartAt(outer.UnitL2(), {"decay": [0.0, 0.1, 0.2]}),
     outer.StartAt(outer.LayerDecay(), {"log10_decay": torch.tensor([0.5, -0.5])}),

@@ -11,7 +11,7 @@ from selfcal._support.checks import one_of
 from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
 from selfcal.objectives import DECE, NLL, SECE, ConfidenceBCE
-from selfcal.optimizers import Adam, NormalizedSGD
+from selfcal.optimizers import Adam, NormalizedSGD, Rate, StepDecay
 from selfcal.outer import (
     ClassWeights,
     Gamma,
@@ -114,7 +114,7 @@ def ce_sece(*, bandwidth: float = 0.1, outer_lr: float = 1e-4, every: int = 1) -
     return _meta("ce_sece", losses.cross_entropy, UnitL2(), objective, outer_lr=outer_lr, every=every)
 
 
-def one_run(*, learn: str = "gamma", outer_lr: float | None = None, inner_steps: int = 10) -> Recipe:
+def one_run(*, learn: str = "gamma", outer_lr: Rate | None = None, inner_steps: int = 10) -> Recipe:
     """Learn one hyperparameter in the training run that uses it, instead of training once for each of its values.
 
     Args:
@@ -126,7 +126,7 @@ def one_run(*, learn: str = "gamma", outer_lr: float | None = None, inner_steps:
 
     Example:
         >>> one_run(learn="smoothing").outer_model
-        LabelSmoothing(start=0.05, n_classes=None)
+        LabelSmoothing(start=0.05, n_classes=None, shared=True)
     """
     part = _LEARNED[one_of("learn", learn, _LEARNED)]
     return Recipe(
@@ -145,17 +145,21 @@ class _Learned:
     """What `one_run` learns, with its loss and a step size on its scale."""
 
     model: OuterModel
-    rate: float
+    rate: Rate
     loss: Loss = losses.cross_entropy
 
 
 _LEARNED = {
     "gamma": _Learned(Gamma(start=1.0), 0.15, losses.focal),
-    "smoothing": _Learned(LabelSmoothing(start=0.05), 0.0075, losses.label_smoothing),
+    "smoothing": _Learned(
+        LabelSmoothing(start=0.05, shared=True),
+        StepDecay(0.015, after=(5,), factor=0.2),
+        losses.label_smoothing,
+    ),
     "decay": _Learned(LayerDecay(start=1.0, bounds=(1e-3, 30.0)), 0.07),
     "noise": _Learned(InputNoise(start=0.2, bounds=(0.01, 2.0)), 0.07),
     "mixup": _Learned(MixupStrength(start=0.3), 0.03, losses.mixed_cross_entropy),
-    "classes": _Learned(ClassWeights(), 0.2),
+    "classes": _Learned(ClassWeights(), StepDecay(0.3, after=(5,), factor=1 / 3)),
     "weights": _Learned(WeightNet(), 0.03),
 }
 
