@@ -260,7 +260,7 @@ def _plain(case: Case, parts: Parts, seed: int) -> Trained:
     return fit(case, model, parts, seed)
 
 
-def step_time(case: Case, parts: Parts, *, repeats: int = 5) -> float:
+def step_time(case: Case, parts: Parts, *, repeats: int = 12) -> float:
     """How long a training step takes while the hyperparameter is learned, as a ratio to a step of the grid."""
     outer_rows, selection = halves(parts.held_out, 0)
     best = {True: math.inf, False: math.inf}
