@@ -16,8 +16,18 @@ from selfcal.training.interfaces import Hypergradient
 
 
 def test_an_outer_level_must_be_whole():
-    with pytest.raises(ConfigError, match="without objective, hypergradient, outer_optimizer"):
-        Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights())
+    with pytest.raises(
+        ConfigError, match=r"without hypergradient, outer_optimizer\. .* or the outer model alone"
+    ):
+        Recipe(name="half", loss=cross_entropy, outer_model=SampleWeights(), objective=ConfidenceBCE())
+    with pytest.raises(ConfigError, match="without outer_model, hypergradient, outer_optimizer"):
+        Recipe(name="half", loss=cross_entropy, objective=ConfidenceBCE())
+
+
+def test_an_outer_model_alone_needs_no_outer_data():
+    recipe = Recipe(name="fixed", loss=cross_entropy, outer_model=SampleWeights())
+    assert not recipe.is_bilevel
+    assert not recipe.needs_outer_data
 
 
 def test_parts_that_do_not_fit_list_what_is_provided_and_accepted():

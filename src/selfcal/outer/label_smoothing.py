@@ -1,4 +1,4 @@
-"""Label smoothing with a coefficient for each class."""
+"""Label smoothing with a learned coefficient."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selfcal._support.checks import in_range, positive_int
+from selfcal._support.checks import boolean, in_range, positive_int
 from selfcal.errors import ConfigError, DataError
 from selfcal.training.interfaces import OuterModel
 from selfcal.training.types import Batch, OuterParams, Output, Sizes
@@ -22,6 +22,7 @@ class LabelSmoothing(OuterModel):
     Args:
         start: The coefficient of every class before training.
         n_classes: The number of classes; by default the outputs of the network's last linear layer.
+        shared: One coefficient for all classes: with few outer rows, those of single classes are mostly noise.
 
     Example:
         >>> import torch
@@ -33,15 +34,19 @@ class LabelSmoothing(OuterModel):
 
     start: float = 0.05
     n_classes: int | None = None
+    shared: bool = False
     provides = frozenset({"smoothing"})
 
     def __post_init__(self) -> None:
         in_range("start", self.start, 0, MAX_SMOOTHING)
         if self.n_classes is not None:
             positive_int("n_classes", self.n_classes)
+        boolean("shared", self.shared)
 
     def init(self, sizes: Sizes, like: Tensor) -> OuterParams:
-        """Equal coefficients, one for each class."""
+        """Equal coefficients, one for each class unless they are shared."""
+        if self.shared:
+            return {"smoothing": torch.tensor(self.start, dtype=like.dtype, device=like.device)}
         n_classes = self.n_classes or sizes.n_classes
         if n_classes is None:
             raise ConfigError(
@@ -51,7 +56,9 @@ class LabelSmoothing(OuterModel):
         return {"smoothing": torch.full((n_classes,), self.start, dtype=like.dtype, device=like.device)}
 
     def __call__(self, outer: OuterParams, output: Output, batch: Batch) -> dict[str, Tensor]:
-        """The coefficient of each row's class."""
+        """The coefficient of each row's class, or that of all."""
+        if self.shared:
+            return {"smoothing": outer["smoothing"]}
         if int(batch.y.max()) >= len(outer["smoothing"]):
             raise DataError(
                 f"Labels must be class codes below the number of classes, {len(outer['smoothing'])}; got "

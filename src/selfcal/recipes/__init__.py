@@ -15,6 +15,8 @@ from selfcal.recipes.bilevel import (
     gamma_net_dece,
     gamma_net_mmce,
     gamma_net_sece,
+    one_run,
+    restarted,
 )
 from selfcal.recipes.one_level import (
     brier,
@@ -78,7 +80,9 @@ __all__ = [
     "mmce",
     "named",
     "names",
+    "one_run",
     "post_hoc",
+    "restarted",
     "soft_avuc",
     "soft_ece",
     "standard",

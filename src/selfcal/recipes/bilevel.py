@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
 from selfcal import losses
+from selfcal._support.checks import one_of
+from selfcal.errors import ConfigError
 from selfcal.hypergradients import OneStep
 from selfcal.objectives import DECE, MMCE, NLL, SECE, ConfidenceBCE
-from selfcal.optimizers import Adam, NormalizedSGD
-from selfcal.outer import GammaNet, SampleWeights, UnitL2
+from selfcal.optimizers import Adam, NormalizedSGD, Rate, StepDecay
+from selfcal.outer import (
+    ClassWeights,
+    Gamma,
+    GammaNet,
+    InputNoise,
+    LabelSmoothing,
+    LayerDecay,
+    MixupStrength,
+    SampleWeights,
+    StartAt,
+    UnitL2,
+    WeightNet,
+)
 from selfcal.training.interfaces import Hypergradient, Loss, Objective, OuterModel
 from selfcal.training.recipe import Recipe
 
@@ -111,6 +129,80 @@ def ce_sece(*, bandwidth: float = 0.1, outer_lr: float = 1e-4, every: int = 1) -
     """CE-SECE: as `ce_dece`, with the smooth ECE."""
     objective = NLL() + SECE(bandwidth=bandwidth)
     return _meta("ce_sece", losses.cross_entropy, UnitL2(), objective, outer_lr=outer_lr, every=every)
+
+
+def one_run(*, learn: str = "gamma", outer_lr: Rate | None = None, inner_steps: int = 10) -> Recipe:
+    """Learn one hyperparameter in the training run that uses it, instead of training once for each of its values.
+
+    Args:
+        learn: ``"gamma"`` (of the focal loss), ``"smoothing"`` (of each class's label), ``"decay"`` (the weight decay
+            of each layer), ``"noise"`` (on the features), ``"mixup"`` (its strength), ``"classes"`` (their weights)
+            or ``"weights"`` (of rows, by the network's predictions for them).
+        outer_lr: Step size of Adam on it; by default one that suits its scale.
+        inner_steps: Training steps between two of its steps.
+
+    Example:
+        >>> one_run(learn="smoothing").outer_model
+        LabelSmoothing(start=0.05, n_classes=None, shared=True)
+    """
+    part = _LEARNED[one_of("learn", learn, _LEARNED)]
+    return Recipe(
+        name="one_run",
+        loss=part.loss,
+        outer_model=part.model,
+        objective=NLL(),
+        hypergradient=OneStep(),
+        outer_optimizer=Adam(lr=outer_lr or part.rate, betas=(0.9, 0.99)),
+        inner_steps=inner_steps,
+    )
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What `one_run` learns, with its loss and a step size on its scale."""
+
+    model: OuterModel
+    rate: Rate
+    loss: Loss = losses.cross_entropy
+
+
+_LEARNED = {
+    "gamma": _Learned(Gamma(start=1.0), 0.15, losses.focal),
+    "smoothing": _Learned(
+        LabelSmoothing(start=0.05, shared=True),
+        StepDecay(0.015, after=(5,), factor=0.2),
+        losses.label_smoothing,
+    ),
+    "decay": _Learned(LayerDecay(start=1.0, bounds=(1e-3, 30.0)), 0.07),
+    "noise": _Learned(InputNoise(start=0.2, bounds=(0.01, 2.0)), 0.07),
+    "mixup": _Learned(MixupStrength(start=0.3), 0.03, losses.mixed_cross_entropy),
+    "classes": _Learned(ClassWeights(), StepDecay(0.3, after=(5,), factor=1 / 3)),
+    "weights": _Learned(WeightNet(), 0.03),
+}
+
+
+def restarted(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    """The recipe without its outer level, with the hyperparameters that it has learned: they stay.
+
+    A network that is trained once more with them has no past with others, and needs no rows for the outer level.
+
+    Args:
+        recipe: The recipe with an outer level.
+        values: The outer parameters that it has learned: `TrainingResult.outer_params`, or `outer_params_`.
+
+    Example:
+        >>> restarted(one_run(learn="gamma"), {"gamma": 2.0}).outer_model
+        StartAt(model=Gamma(start=1.0), values=(('gamma', 2.0),))
+    """
+    if recipe.outer_model is None:
+        raise ConfigError(f"The recipe must have an outer level; got {recipe!r}. Use it as it is.")
+    return replace(
+        recipe,
+        outer_model=StartAt(recipe.outer_model, values),
+        objective=None,
+        hypergradient=None,
+        outer_optimizer=None,
+    )
 
 
 def _meta(

@@ -51,11 +51,13 @@ class Recipe:
                 raise ConfigError(
                     f"Recipe {self.name!r}: {name} must be a {kind.__name__} object; got {part!r}."
                 )
-        missing = [name for name in _OUTER_LEVEL if getattr(self, name) is None]
-        if 0 < len(missing) < len(_OUTER_LEVEL):
+        given = [name for name in _OUTER_LEVEL if getattr(self, name) is not None]
+        missing = [name for name in _OUTER_LEVEL if name not in given]
+        if missing and given not in ([], ["outer_model"]):
             raise ConfigError(
                 f"Recipe {self.name!r} has an outer level without {', '.join(missing)}. "
-                f"Pass all of {', '.join(_OUTER_LEVEL)}, or none."
+                f"Pass all of {', '.join(_OUTER_LEVEL)}, or the outer model alone, whose hyperparameters then stay "
+                "as they start, or none."
             )
         changes_update = self.outer_model is not None and self.outer_model.changes_update
         if changes_update and self.hypergradient and not self.hypergradient.differentiates_update:
@@ -108,8 +110,8 @@ class Recipe:
 
     @property
     def is_bilevel(self) -> bool:
-        """Whether there is an outer level."""
-        return self.outer_model is not None
+        """Whether there is an outer level, which learns the hyperparameters of the outer model."""
+        return self.objective is not None
 
     @property
     def needs_outer_data(self) -> bool:
