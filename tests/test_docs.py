@@ -22,7 +22,7 @@ MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
 SCRIPT = re.compile(r"# (\w+\.py)\n")
 """A block that begins with the name of a file is run as that script."""
 
-EXTRAS = ("dask",)
+EXTRAS = ("dask", "lightning", "mlflow", "optuna")
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
