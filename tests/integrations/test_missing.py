@@ -11,7 +11,10 @@ from selfcal.errors import ConfigError
 
 @pytest.mark.parametrize(
     ("module", "package", "advice"),
-    [("lightning", "lightning", "pip install lightning"), ("mlflow", "mlflow", r"pip install 'selfcal\[track\]'")],
+    [
+        ("lightning", "lightning", "pip install lightning"),
+        ("mlflow", "mlflow", r"pip install 'selfcal\[track\]'"),
+    ],
 )
 def test_one_clear_error(module, package, advice, monkeypatch):
     given = builtins.__import__

@@ -47,7 +47,9 @@ def test_verdict_picture_and_scores():
 
 
 def test_many_methods_have_scores_but_not_all_a_picture():
-    _, parts = shown({f"method {n}": predictions(seed=0, n=60, sharpness=1 + n / 5) for n in range(PICTURES + 2)})
+    _, parts = shown(
+        {f"method {n}": predictions(seed=0, n=60, sharpness=1 + n / 5) for n in range(PICTURES + 2)}
+    )
     assert parts.tags.count("svg") == PICTURES
     assert parts.tags.count("tr") == PICTURES + 3
 

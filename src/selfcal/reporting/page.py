@@ -148,20 +148,24 @@ def render(judged: Report, pictures: Sequence[Picture] = ()) -> str:
 
     style, script = template_text("report.css"), template_text("report.js")
     numbers = judged.to_dict()  # template and script read the names of the JSON file
-    return environment().get_template("report.html.j2").render(
-        numbers,
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
-        pictures=pictures,
-        full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
-        pairs_shown=PAIRS_SHOWN,
-        top_risk=_top_risk(judged),
-        columns_shown=COLUMNS_SHOWN,
-        slider_stops=SLIDER,
-        slider_scale=" ".join(f"{threshold:g}:{place}" for threshold, place in SLIDER),
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            numbers,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
+            pictures=pictures,
+            full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
+            pairs_shown=PAIRS_SHOWN,
+            top_risk=_top_risk(judged),
+            columns_shown=COLUMNS_SHOWN,
+            slider_stops=SLIDER,
+            slider_scale=" ".join(f"{threshold:g}:{place}" for threshold, place in SLIDER),
+        )
     )
 
 

@@ -22,7 +22,11 @@ def loaders(seed=None):
     """Training, outer and validation rows; with a seed, the training rows are shuffled."""
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     shuffled = {"shuffle": generator is not None, "generator": generator}
-    parts = TensorDataset(X[:90], Y[:90]), TensorDataset(X[90:120], Y[90:120]), TensorDataset(X[120:], Y[120:])
+    parts = (
+        TensorDataset(X[:90], Y[:90]),
+        TensorDataset(X[90:120], Y[90:120]),
+        TensorDataset(X[120:], Y[120:]),
+    )
     return DataLoader(parts[0], batch_size=15, **shuffled), DataLoader(parts[1], 10), DataLoader(parts[2], 7)
 
 
@@ -33,7 +37,12 @@ def module(**changed):
 
 
 def trainer(folder, max_epochs=4, **options):
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "accelerator": "cpu",
+    }
     return lightning.Trainer(max_epochs=max_epochs, default_root_dir=folder, **quiet, **options)
 
 
@@ -90,7 +99,11 @@ def test_it_is_calibrated_on_held_out_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("recipe", "message"),
-    [("auto", "must be a Recipe"), ("mc_dropout", "Use selfcal.train"), ("dynamic_pruning", "Use selfcal.train")],
+    [
+        ("auto", "must be a Recipe"),
+        ("mc_dropout", "Use selfcal.train"),
+        ("dynamic_pruning", "Use selfcal.train"),
+    ],
 )
 def test_methods_it_does_not_run(recipe, message):
     with pytest.raises(ConfigError, match=message):

@@ -68,7 +68,9 @@ class TestLogClassifier:
         assert data.tags["verdict"] == report.methods[0].verdict.text
         expected = {f"selfcal/{name}" for name in ("model", "report.html", "report.json", "model_card.md")}
         assert files(run, "selfcal") == expected
-        assert "<script>alert(1)" not in mlflow.artifacts.load_text(f"runs:/{run.info.run_id}/selfcal/report.html")
+        assert "<script>alert(1)" not in mlflow.artifacts.load_text(
+            f"runs:/{run.info.run_id}/selfcal/report.html"
+        )
         folder = mlflow.artifacts.download_artifacts(
             run_id=run.info.run_id, artifact_path="selfcal/model", dst_path=str(tmp_path / "again")
         )
@@ -120,11 +122,15 @@ class TestLogFolder:
         with mlflow.start_run() as run:
             report = tracking.log_folder(folder)
         numbers = json.loads((folder / "report.json").read_text())
-        assert logged(run).metrics["ece"] == numbers["methods"][0]["ece"]["value"] == report.methods[0].ece.value
+        assert (
+            logged(run).metrics["ece"] == numbers["methods"][0]["ece"]["value"] == report.methods[0].ece.value
+        )
         assert logged(run).params["method"] == "temperature"
         stored = files(run, "selfcal/model")
         assert "selfcal/model/private.txt" not in stored
-        assert {f"selfcal/model/{name}" for name in ("model.json", "report.html", "model.safetensors")} <= stored
+        assert {
+            f"selfcal/model/{name}" for name in ("model.json", "report.html", "model.safetensors")
+        } <= stored
 
     def test_a_changed_folder_is_refused(self, folder):
         (folder / "report.json").write_text("{}")

@@ -24,7 +24,13 @@ def objective(trial):
     torch.manual_seed(0)
     rule = optimizers.Adam(lr=trial.suggest_float("lr", 1e-4, 0.1, log=True))
     result = train(
-        models.mlp(2, 5), *PARTS, recipe=recipe, optimizer=rule, max_epochs=30, evaluate_every=5, callback=report
+        models.mlp(2, 5),
+        *PARTS,
+        recipe=recipe,
+        optimizer=rule,
+        max_epochs=30,
+        evaluate_every=5,
+        callback=report,
     )
     assert seen == result.history.selection_loss.tolist()
     if trial.should_prune():
