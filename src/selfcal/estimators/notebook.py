@@ -1,4 +1,4 @@
-"""How a fitted classifier is displayed in a notebook: the diagram of scikit-learn, and what is known of its calibration."""
+"""The display of a classifier in a notebook: scikit-learn's diagram, and what is known of its calibration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ RESAMPLES = 200
 def out_of_fold_report(clf: FittedClassifier) -> Report | None:
     """A report on the predictions for training rows by networks that were not trained on them, if there are any.
 
-    There are none of a method that trains one network, nor of a model that was loaded; and those of an ensemble are not
-    the predictions of the network distilled from it, nor those corrected for label noise. With weights, probabilities are
-    calibrated for rows as often as they are weighted, which a report does not take into account.
+    There are none of a method that trains one network, nor of a model that was loaded; and those of an ensemble are
+    not the predictions of the network distilled from it, nor those corrected for label noise. With weights,
+    probabilities are calibrated for rows as often as they are weighted, which a report does not take into account.
     """
     known = getattr(clf, "out_of_fold_", None)
     if known is None or clf.n_networks is not None or clf.noisy_labels or clf._weighted:

@@ -53,10 +53,13 @@ class CalibratedModule(LightningModule):
         optimizer: The inner optimiser.
 
     Example:
-        >>> import lightning, torch  # doctest: +SKIP
-        >>> module = CalibratedModule(network, train_loader, outer_loader, val_loader, recipe="bo4sc")  # doctest: +SKIP
-        >>> lightning.Trainer(max_epochs=20).fit(module)  # doctest: +SKIP
-        >>> model = module.calibrated()  # doctest: +SKIP
+        >>> import lightning, torch
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> x, y = torch.randn(60, 2), torch.arange(60) % 2
+        >>> parts = [DataLoader(TensorDataset(x[i], y[i]), batch_size=10) for i in torch.arange(60).split(20)]
+        >>> module = CalibratedModule(torch.nn.Linear(2, 2), *parts, recipe="bo4sc")
+        >>> trainer = lightning.Trainer(max_epochs=2, enable_progress_bar=False, logger=False)  # doctest: +SKIP
+        >>> trainer.fit(module)  # doctest: +SKIP
     """
 
     def __init__(
@@ -168,8 +171,8 @@ def _usable(recipe: str | Recipe, outer_loader: object) -> Recipe:
     found = recipes.named(recipe) if isinstance(recipe, str) else recipe
     if not isinstance(found, Recipe):
         raise ConfigError(
-            f"recipe must be a Recipe, which trains one network; got {found!r}. Methods that train several networks go "
-            "to SelfCalibratedClassifier(method=...)."
+            f"recipe must be a Recipe, which trains one network; got {found!r}. Methods that train several networks "
+            "go to SelfCalibratedClassifier(method=...)."
         )
     if found.selection is not None or found.predictive is not None:
         raise ConfigError(
@@ -178,7 +181,7 @@ def _usable(recipe: str | Recipe, outer_loader: object) -> Recipe:
         )
     if found.is_bilevel and outer_loader is None:
         raise ConfigError(
-            f"Recipe {found.name!r} needs outer_loader for its outer level; got None. Pass rows that are held out from "
-            "training."
+            f"Recipe {found.name!r} needs outer_loader for its outer level; got None. Pass rows that are held out "
+            "from training."
         )
     return found

@@ -1,4 +1,4 @@
-"""Models with their calibration report in MLflow: `log_classifier` after a fit, `log_folder` for the output of `selfcal fit`."""
+"""Models with their calibration report in MLflow: after a fit, and from the folder of `selfcal fit`."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ def log_folder(folder: str | os.PathLike[str], *, name: str = "selfcal") -> Repo
     numbers = read_extra(folder, "report.json")
     if numbers is None:
         raise ConfigError(
-            f"{folder} has no report.json; only models of selfcal fit have one. Use log_classifier with rows to evaluate on."
+            f"{folder} has no report.json, which models of selfcal fit have. Use log_classifier with rows to "
+            "evaluate on."
         )
     judged = Report.from_dict(json.loads(numbers))
     _log_settings(description["settings"])

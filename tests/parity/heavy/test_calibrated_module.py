@@ -1,5 +1,7 @@
 """`CalibratedModule` under Lightning's trainer, beside the same steps in a plain loop."""
 
+import doctest
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,8 @@ from selfcal.optimizers import Adam
 
 lightning = pytest.importorskip("lightning")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's own about the machine
-from selfcal.integrations.lightning import CalibratedModule  # noqa: E402 # needs Lightning
+from selfcal.integrations import lightning as tested  # noqa: E402 # needs Lightning
+from selfcal.integrations.lightning import CalibratedModule  # noqa: E402
 
 X = torch.randn(150, 4, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0).long()
@@ -113,3 +116,9 @@ def test_methods_it_does_not_run(recipe, message):
 def test_the_outer_level_needs_rows():
     with pytest.raises(ConfigError, match="outer_loader"):
         CalibratedModule(mlp(4, 2), loaders()[0], recipe="bo4sc")
+
+
+def test_the_example():
+    ran = doctest.testmod(tested)
+    assert ran.attempted
+    assert not ran.failed
