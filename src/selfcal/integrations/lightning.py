@@ -79,7 +79,7 @@ class CalibratedModule(LightningModule):
         self.rule = Adam(lr=1e-3) if optimizer is None else optimizer
         self.train_batches = LoaderBatches(train_loader)
         self.outer_batches = None if outer_loader is None else Endless(LoaderBatches(outer_loader))
-        self.selection_loader = selection_loader
+        self.outer_loader, self.selection_loader = outer_loader, selection_loader
         self._restored: dict[str, Any] | None = None
         self._seen: CalibrationAccumulator | None = None
 
@@ -111,7 +111,8 @@ class CalibratedModule(LightningModule):
         train_batch = replace(as_batch(rows), index=index)
         due = self.bilevel.outer_due
         outer = next(self.outer_batches) if due and self.outer_batches is not None else None
-        report = self.optimizers().step(closure=lambda: self.bilevel(train_batch, outer))  # type: ignore[union-attr]
+        counted: Any = self.optimizers()
+        report = counted.step(closure=lambda: self.bilevel(train_batch, outer))
         self.log("train_loss", report.inner_loss)
         if report.outer_loss is not None:
             self.log("outer_loss", report.outer_loss)
@@ -128,10 +129,10 @@ class CalibratedModule(LightningModule):
         if self._seen is None:
             return
         scores, self._seen = self._seen.compute(), None
+        for name in ("accuracy", "ece", "brier_score"):
+            self.log(f"val_{name}", getattr(scores, name))
+        assert scores.log_loss is not None, "accumulated by default"
         self.log("val_loss", scores.log_loss, prog_bar=True)
-        self.log("val_accuracy", scores.accuracy)
-        self.log("val_ece", scores.ece)
-        self.log("val_brier_score", scores.brier_score)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if hasattr(self, "bilevel"):
@@ -152,8 +153,7 @@ class CalibratedModule(LightningModule):
         Args:
             held_out: Batches to fit it on; by default those of the outer level, or else those for validation.
         """
-        given = None if self.outer_batches is None else self.outer_batches.batches.given
-        loader = held_out or given or self.selection_loader
+        loader = held_out or self.outer_loader or self.selection_loader
         if loader is None:
             raise ConfigError("A calibrator needs held-out rows; got none. Pass a DataLoader.")
         return CalibratedModel(self.network, self.recipe.calibrator or TemperatureScaling()).fit(loader)
@@ -162,7 +162,7 @@ class CalibratedModule(LightningModule):
 class _Counted(torch.optim.Optimizer):
     """Takes a whole step of `BilevelStep`, so that Lightning counts it and writes checkpoints at the right time."""
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         assert closure is not None
         return closure()
 

@@ -16,7 +16,7 @@ from selfcal.training import History
 from selfcal.workflows.table_model import TableModel
 
 mlflow = pytest.importorskip("mlflow")
-pytest.importorskip("sqlalchemy", reason="MLflow's store in a file needs SQLAlchemy")
+pytest.importorskip("alembic", reason="a store in a file needs Alembic and SQLAlchemy")
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own about versions of scikit-learn
 from selfcal.integrations import mlflow as tracking  # noqa: E402 # needs MLflow
 
