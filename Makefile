@@ -71,8 +71,9 @@ $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps $(LAPLACE)
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, laplace-torch, onnxruntime, and pytabkit if it is installed
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, laplace-torch, onnxruntime, and pytabkit if it is installed; and the tools of docs/integrations.md
 	$(BIN)/python -m pytest tests/parity/heavy tests/estimators/test_frames.py
+	$(BIN)/python -m pytest tests/test_docs.py -k integrations
 
 $(CLUSTER): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster,search]'
