@@ -31,6 +31,8 @@ except ImportError as error:
         f"selfcal.integrations.lightning needs Lightning; {error}. Run: pip install lightning"
     ) from None
 
+__all__ = ["CalibratedModule"]
+
 STATE = "selfcal"
 """The name of what a checkpoint has besides what Lightning stores."""
 

@@ -31,6 +31,8 @@ except ImportError as error:
         f"selfcal.integrations.mlflow needs MLflow; {error}. Run: pip install 'selfcal[track]'"
     ) from None
 
+__all__ = ["log_classifier", "log_folder", "log_history"]
+
 POINTS = 1000
 """The most points of a curve that are logged, spread evenly; also the most that MLflow takes at once."""
 LONGEST = 500

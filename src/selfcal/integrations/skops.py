@@ -7,6 +7,8 @@ from skops.card import Card
 from selfcal.reporting.card import model_card
 from selfcal.reporting.content import Report
 
+__all__ = ["add_calibration"]
+
 SECTION = "Calibration"
 
 
