@@ -18,7 +18,7 @@ SSE4 := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE
 NUMBERS := tests $(patsubst %,--ignore-glob='tests/%',benchmarks commands distributed experiments faults plots reporting \
   support test_docs.py test_init.py)
 
-.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-parity test-distributed test-browser lint bench bench-cpus docs reproduce clean
+.PHONY: help install demo test test-slow test-faults test-cpus test-pythons test-lowest sbom lock test-parity test-distributed test-browser lint bench bench-cpus docs reproduce clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -56,13 +56,25 @@ test-cpus: $(READY) ## the tests of numbers, with the kernels of two other proce
 test-pythons: ## the tests on Python 3.12 and 3.13, where they are installed
 	.ci/test-pythons 3.12 3.13
 
+test-lowest: ## the wheel in empty environments: with the newest dependencies, and with the lowest that are allowed
+	PYTHON=$(PYTHON) .ci/test-lowest
+
+sbom: ## what an installation of the wheel consists of, as CycloneDX JSON; after make test-lowest
+	.venv-newest/bin/python .ci/sbom selfcal dist/sbom.json
+
+lock: ## constraints-hashes.txt: the pinned dependencies of the package with the hashes of their files
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
+	.ci/lock .venv-lock/bin/pip-compile constraints-hashes.txt
+
 $(PARITY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[parity]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps $(LAPLACE)
 	@touch $@
 
-test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, laplace-torch, onnxruntime, and pytabkit if it is installed
+test-parity: $(PARITY) ## our numbers against heavy references: netcal, relplot, uncertainty-calibration, betacal, probmetrics, mapie, laplace-torch, onnxruntime, and pytabkit if it is installed; and the tools of docs/guides/integrations.md
 	$(BIN)/python -m pytest tests/parity/heavy tests/estimators/test_frames.py
+	$(BIN)/python -m pytest tests/test_docs.py -k integrations
 
 $(CLUSTER): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cluster,search]'

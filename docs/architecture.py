@@ -15,9 +15,9 @@ PICTURE = HERE / "figures" / "architecture.png"
 
 PURPOSE = {
     "commands": "the command line: parse, call, print",
+    "integrations": "other people's tools",
     "experiments": "the papers' experiments; table models",
-    "reporting": "report page, model card",
-    "estimators": "the scikit-learn API; figures; abstaining",
+    "reporting": "reports; the scikit-learn API;\nfigures; abstaining",
     "storage": "model folders, ONNX",
     "recipes": "named methods: the only place that\nnames concrete parts",
     "ensembles": "several models as one; label noise;\nseveral answers of one",

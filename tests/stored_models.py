@@ -11,20 +11,22 @@ import warnings
 import numpy as np
 
 import selfcal
-from selfcal import SelfCalibratedClassifier
+from selfcal import SelfCalibratedClassifier, recipes
 from selfcal.datasets import Blobs
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "models"
 X, CODES = Blobs(std=1.7).sample(200, seed=0)
 MODELS = {
+    "auto": (recipes.auto(folds=3, repeats=1, candidates=["boosting-small", "discriminant", "tabm"]), CODES),
     "bo4sc": ("bo4sc", np.array(["ärger", "猫", "🦉", "", "a\nb"])[CODES]),
+    "dirichlet": ("dirichlet", CODES),
     "histogram": ("histogram", CODES > 2),
     "isotonic": ("isotonic", CODES.astype(np.float32)),
     "isoreg": ("isoreg", CODES),
     "scaling_binning": ("scaling_binning", CODES.astype(np.uint8)),
     "vector": ("vector", np.array(["a", "b", "c", "d", "e"], dtype=object)[CODES]),
 }
-"""Method and labels of each; classes without a calibrator, with curves, with arrays, and with a part of its own."""
+"""Method and labels of each: several models, none or one calibrator, with curves, arrays, and a part of its own."""
 
 
 ROWS, _ = Blobs(std=1.7).sample(10, seed=2)

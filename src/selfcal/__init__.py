@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from selfcal._support.lazy_names import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from selfcal import (

@@ -1,5 +1,6 @@
 """What all commands share: options are given once, mistakes are found early, and errors name options."""
 
+import re
 import subprocess
 import sys
 
@@ -58,17 +59,17 @@ def test_a_name_is_given_one_value():
 @pytest.mark.parametrize(
     ("option", "suggested"),
     [
-        ("--traget", "(Possible options: --target)"),
-        ("--Target", "(Possible options: --target)"),
+        ("--traget", "--target"),
+        ("--Target", "--target"),
         ("--target-column", None),
         ("--xyz", None),
     ],
 )
 def test_a_mistyped_option_is_compared_by_its_letters(option, suggested):
     said = run("fit", "d.csv", option, "y").stderr
-    assert f"No such option: {option}" in said
-    assert ("Possible" in said) is (suggested is not None)
-    assert (suggested or "") in said
+    assert re.search(f"No such option:? '?{option}'?", said)
+    found = re.search(r"(?:Possible options:|Did you mean) '?(--[\w-]+)", said)  # versions of click differ
+    assert (found and found[1]) == suggested
 
 
 INVALID = {

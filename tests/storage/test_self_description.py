@@ -117,7 +117,7 @@ def ours():
 
 def test_every_wrapper_of_the_package_is_in_this_contract():
     for module in pkgutil.walk_packages(selfcal.__path__, "selfcal."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("selfcal.integrations."):
             import_module(module.name)
     assert ours() == WRAPPED.keys() - {Sharpened}
 

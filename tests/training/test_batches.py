@@ -125,7 +125,7 @@ def test_loader_settings_are_kept():
         return None
 
     settings = {"num_workers": 1, "persistent_workers": True, "prefetch_factor": 3, "worker_init_fn": started}
-    inside = as_batches(DataLoader(TensorDataset(X, Y), batch_size=4, **settings))._loader
+    inside = as_batches(DataLoader(TensorDataset(X, Y), batch_size=4, **settings)).indexed
     assert {name: getattr(inside, name) for name in settings} == settings
 
 

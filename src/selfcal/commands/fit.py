@@ -154,7 +154,7 @@ def fit(
         verbose=progress or None,
         **{name: value for name, value in asked.items() if value is not None},
     )
-    if time_budget is not None and not model.classifier.trains_several:
+    if time_budget is not None and not model.classifier.trains_several():
         raise ConfigError(
             f"--time-budget is for methods that train several networks, such as 'auto'; got it with {method!r}."
         )

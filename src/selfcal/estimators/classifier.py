@@ -295,7 +295,7 @@ class SelfCalibratedClassifier(FittedClassifier):
         self.out_of_fold_ = np.full((len(table), len(self.classes_)), np.nan)
         self.out_of_fold_[rows] = fitted.probs
         self.train_rows_ = rows
-        self._codes = labelled.codes
+        self._codes, self._weighted = labelled.codes, labelled.weight is not None
         self._remember(
             fitted.best.recipe if isinstance(fitted.best, NetworkCandidate) else None, fitted.result
         )

@@ -221,6 +221,12 @@ class FittedClassifier(Storable, ClassifierMixin, ClassifierSettings):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_n_rows")
 
+    def _html_repr(self) -> str:
+        """What scikit-learn 1.7 and later display in a notebook."""
+        from selfcal.estimators.notebook import classifier_html
+
+        return classifier_html(self)
+
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True

@@ -70,12 +70,10 @@ class ClassifierSettings(BaseEstimator):
         self.verbose = verbose
         self.checkpoint_dir = checkpoint_dir
 
-    @property
     def trains_several(self) -> bool:
         """Whether the method trains several networks; it then holds out rows from them itself."""
         return isinstance(self._method(), Ensemble)
 
-    @property
     def probability_copies(self) -> int:
         """Maximum number of values that a fit of several networks holds for each row and class.
 
@@ -170,7 +168,7 @@ class ClassifierSettings(BaseEstimator):
     def _check_method(self) -> None:
         """Whether the settings are for this method; a loaded model may know only a description of it."""
         for name, asked in (("n_networks", self.n_networks is not None), ("noisy_labels", self.noisy_labels)):
-            if asked and not self.trains_several:
+            if asked and not self.trains_several():
                 raise ConfigError(
                     f"{name} is for methods that train several networks, such as 'auto'; got it with "
                     f"{self._method().name!r}."

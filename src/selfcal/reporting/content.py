@@ -556,3 +556,8 @@ class Report:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The report that `to_dict` wrote."""
         return from_plain(cls, values)
+
+    def _repr_html_(self) -> str:
+        from selfcal.reporting.notebook import notebook_html
+
+        return notebook_html(self)

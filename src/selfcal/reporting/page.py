@@ -30,6 +30,7 @@ from selfcal.reporting.predictions import Predictions
 from selfcal.reporting.summarise import TITLE, summarise
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.figure import Figure
 
     from selfcal.label_noise.audit import LabelAudit
@@ -142,48 +143,60 @@ def report_files(page: Path) -> tuple[Path, Path, Path]:
 
 def render(judged: Report, pictures: Sequence[Picture] = ()) -> str:
     """The page of a report, with its style and script inside and nothing else allowed to run."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
 
-    environment = Environment(
+    style, script = template_text("report.css"), template_text("report.js")
+    numbers = judged.to_dict()  # template and script read the names of the JSON file
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            numbers,
+            style=Markup(style),
+            script=Markup(script),
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
+            pictures=pictures,
+            full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
+            pairs_shown=PAIRS_SHOWN,
+            top_risk=_top_risk(judged),
+            columns_shown=COLUMNS_SHOWN,
+            slider_stops=SLIDER,
+            slider_scale=" ".join(f"{threshold:g}:{place}" for threshold, place in SLIDER),
+        )
+    )
+
+
+def environment() -> Environment:
+    """The templates, which escape everything, with the filters that they use."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
         loader=PackageLoader("selfcal.reporting"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "percent": percent,
         "number": number,
         "counted": counted,
         "slider_place": slider_place,
     }
-    environment.globals |= {
+    made.globals |= {
         "percent_range": percent_range,
         "judgements": JUDGEMENTS,
         "usefulness": USEFULNESS,
     }
-    style, script = (
-        files("selfcal.reporting").joinpath("templates", name).read_text()
-        for name in ("report.css", "report.js")
-    )
-    numbers = judged.to_dict()  # template and script read the names of the JSON file
-    return environment.get_template("report.html.j2").render(
-        numbers,
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        embedded=htmlsafe_json_dumps(numbers, dumps=partial(JSON, separators=(",", ":"))),
-        pictures=pictures,
-        full_matrix=len(judged.classes) <= FULL_MATRIX_CLASSES,
-        pairs_shown=PAIRS_SHOWN,
-        top_risk=_top_risk(judged),
-        columns_shown=COLUMNS_SHOWN,
-        slider_stops=SLIDER,
-        slider_scale=" ".join(f"{threshold:g}:{place}" for threshold, place in SLIDER),
-    )
+    return made
+
+
+def template_text(name: str) -> str:
+    """The text of a style sheet or script beside the templates."""
+    return files("selfcal.reporting").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def percent(fraction: float, digits: int = 1) -> str:

@@ -54,6 +54,10 @@ class LoaderBatches:
 
     Sampler, shuffling, batch size, workers and collate function are those of the loader. A sampler with a method
     `set_epoch` is told the number of each pass.
+
+    Attributes:
+        given: The loader.
+        indexed: A loader of the same batches, each with the tensor of its rows' indices.
     """
 
     def __init__(self, loader: DataLoader[Any], rows: Iterable[list[int]] | None = None) -> None:
@@ -65,7 +69,7 @@ class LoaderBatches:
             )
         self.n_rows = len(loader.dataset)  # type: ignore[arg-type] # torch's types lack the length of map-style sets
         self.given = loader
-        self._loader: DataLoader[Any] = DataLoader(
+        self.indexed: DataLoader[Any] = DataLoader(
             _Indexed(loader.dataset),
             batch_sampler=loader.batch_sampler if rows is None else rows,
             collate_fn=_IndexedCollate(loader.collate_fn),
@@ -73,7 +77,7 @@ class LoaderBatches:
         )
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self.indexed)
 
     def identity(self) -> tuple[object, ...]:
         """Settings, and the first rows of the data set but for what is drawn anew whenever they are read."""
@@ -100,7 +104,7 @@ class LoaderBatches:
     def generators(self) -> list[torch.Generator]:
         """The generators that the order is drawn from: the run's own, and those of the loader."""
         sampler = self.given.batch_sampler
-        owners = (self._loader, sampler, getattr(sampler, "sampler", None))
+        owners = (self.indexed, sampler, getattr(sampler, "sampler", None))
         cpu = torch.device("cpu")
         found = [stream_in_use(cpu).generator(cpu), *(getattr(owner, "generator", None) for owner in owners)]
         return list({id(each): each for each in found if each is not None}.values())
@@ -127,7 +131,7 @@ class LoaderBatches:
         for owner in (sampler, getattr(sampler, "sampler", None)):
             getattr(owner, "set_epoch", lambda number: None)(number)
         with redirected():  # samplers, and workers' seeds, are drawn from torch's global stream
-            items = iter(self._loader)
+            items = iter(self.indexed)
         while True:
             with redirected():
                 item = next(items, None)

@@ -30,7 +30,7 @@ def report_on(judged: Predictions, fit: Fit, refit: Fit | None = None, *, seed: 
         "rows for training": f"{len(rows.parts.train):,}",
         "rows for the outer level, calibration and early stopping": f"{len(rows.parts.validation):,}",
     }
-    if classifier.trains_several:
+    if classifier.trains_several():
         trained_on = {"rows for cross-fitting": f"{classifier._n_rows:,}"}
     settings = {
         "target": schema.target,
@@ -47,7 +47,7 @@ def report_on(judged: Predictions, fit: Fit, refit: Fit | None = None, *, seed: 
         subtitle=f"Evaluated on {len(judged.y):,} held-out rows.",
         classes=np.array(rows.classes, dtype=object),
         settings=settings,
-        labels=classifier.suspect_labels() if classifier.trains_several else None,
+        labels=classifier.suspect_labels() if classifier.trains_several() else None,
         label_rows=rows.fitted.tolist(),
         **about,
     )

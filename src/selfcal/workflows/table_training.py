@@ -83,7 +83,7 @@ class Fit:
         first, second = rows.parts.train, rows.parts.validation
         # codes are enough to train on; names of any length are needed only to predict
         further: dict[str, Any] = {"class_names": np.array(rows.classes, dtype=object)}
-        if self.classifier.trains_several:
+        if self.classifier.trains_several():
             first = rows.fitted
         else:
             further |= {"X_val": rows.table[second], "y_val": rows.codes[second]}
@@ -106,10 +106,10 @@ class Fit:
         parts, n_classes = self.rows.parts, len(self.rows.classes)
         predicted = len(parts.held_out) + len(parts.validation)
         cells = 3 * predicted * n_classes  # scores, probabilities, and a copy to work on
-        if self.classifier.trains_several:
+        if self.classifier.trains_several():
             fitted = self.rows.fitted
             predicted = len(parts.held_out) + len(fitted)
-            copies = self.classifier.probability_copies
+            copies = self.classifier.probability_copies()
             cells = 3 * len(parts.held_out) * n_classes + copies * len(fitted) * n_classes + 14 * n_classes**2
         # the numbers of the network's input, in double and in single precision
         numbers = 12 * self.rows.table.height * len(self.preprocessor.feature_names)
