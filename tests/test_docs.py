@@ -16,7 +16,7 @@ from selfcal import SelfCalibratedClassifier, calibrators, metrics, models, reci
 from selfcal.commands import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")])
 FULL = SelfCalibratedClassifier().max_epochs
 MEASURED = re.compile(r"<!-- begin: (.+?) -->.*?<!-- end: \1 -->", re.DOTALL)
 SCRIPT = re.compile(r"# (\w+\.py)\n")
@@ -95,10 +95,10 @@ def code_spans(name):
     return set(re.findall(r"`(\w+)`", text_of(name)))
 
 
-def test_the_readme_lists_every_method_and_counts_the_calibrators():
-    assert {*recipes.names()} <= code_spans("README.md")
+def test_the_page_of_methods_lists_every_one_and_counts_the_calibrators():
+    assert {*recipes.names()} <= code_spans("docs/methods.md")
     counted = f"{len(calibrators.__all__)} [post-hoc calibrators]"
-    assert counted in " ".join(text_of("README.md").split())
+    assert counted in " ".join(text_of("docs/methods.md").split())
 
 
 def test_the_page_of_calibrators_lists_every_one():

@@ -10,8 +10,11 @@ from selfcal.experiments.demo import LOGISTIC, METHODS, ORACLE, REFERENCE, run_d
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
-    few = {name: (method, {"max_epochs": 2}) for name, (method, _) in METHODS.items()}
-    few["auto"] = (recipes.auto(candidates=["linear", "discriminant"], folds=2, repeats=1), {"max_epochs": 2})
+    few = {name: (method, {"max_epochs": 20}) for name, (method, _) in METHODS.items()}
+    few["auto"] = (
+        recipes.auto(candidates=["linear", "discriminant"], folds=2, repeats=1),
+        {"max_epochs": 20},
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "METHODS", few)
         return run_demo(tmp_path_factory.mktemp("demo"))
