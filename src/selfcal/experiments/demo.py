@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from sklearn.datasets import load_breast_cancer
@@ -24,7 +24,7 @@ from selfcal.reporting.predictions import ConfidentClassifier, Predictions
 BUDGET = {"time_budget": 600.0}
 """Far more than the default method takes here, so that its result does not depend on how busy the machine is."""
 FIXED_EPOCHS = {"early_stopping": False, "max_epochs": 1000}
-METHODS: dict[str, tuple[str, dict[str, float]]] = {
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "no early stopping": ("standard", FIXED_EPOCHS),
     "early-stopped": ("standard", {}),
     "early-stopped + temperature": ("temperature", {}),
