@@ -85,30 +85,28 @@ def run_demo(out: str | Path, seed: int = 0) -> list[Shown]:
     """Train every method on both data sets with default settings, compare them and write two reports."""
     blobs, table = generated(seed), real(seed)
     with progress_bar("Training", 2 * len(METHODS)) as advance:
-        models = [
-            _trained(data, seed, lambda name, start=start: advance(start, name))
-            for data, start in ((blobs, 0), (table, len(METHODS)))
-        ]
+        on_blobs = _trained(blobs, seed, lambda count, name: advance(count, name))
+        on_table = _trained(table, seed, lambda count, name: advance(len(METHODS) + count, name))
     logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(table.X, table.y)
     plane = Picture(
         "Confidence over the plane",
         "The colour is the confidence at each point, the dots are training rows by class. A calibrated model "
         "has low confidence in a band as broad as the overlap of the classes.",
-        _plane(models[0], blobs),
+        _plane(on_blobs, blobs),
     )
     posterior = Blobs(std=1.7).posterior(blobs.X_test)
     return [
-        _shown(blobs, models[0], {ORACLE: posterior}, Path(out) / "report.html", [plane]),
-        _shown(table, models[1], {LOGISTIC: logistic.predict_proba(table.X_test)}, Path(out) / "table.html"),
+        _shown(blobs, on_blobs, {ORACLE: posterior}, Path(out) / "report.html", [plane]),
+        _shown(table, on_table, {LOGISTIC: logistic.predict_proba(table.X_test)}, Path(out) / "table.html"),
     ]
 
 
 def _trained(
-    data: DataSet, seed: int, started: Callable[[str], object]
+    data: DataSet, seed: int, started: Callable[[int, str], object]
 ) -> dict[str, SelfCalibratedClassifier]:
     models = {}
-    for name, (method, settings) in METHODS.items():
-        started(f"{name} on {data.name}")
+    for count, (name, (method, settings)) in enumerate(METHODS.items()):
+        started(count, f"{name} on {data.name}")
         clf = SelfCalibratedClassifier(method, random_state=seed, verbose=False, **settings)
         models[name] = clf.fit(data.X, data.y)
     return models
