@@ -85,7 +85,7 @@ def run_demo(out: str | Path, seed: int = 0) -> list[Shown]:
     """Train every method on both data sets with default settings, compare them and write two reports."""
     blobs, table = generated(seed), real(seed)
     with progress_bar("Training", 2 * len(METHODS)) as advance:
-        on_blobs = _trained(blobs, seed, lambda count, name: advance(count, name))
+        on_blobs = _trained(blobs, seed, advance)
         on_table = _trained(table, seed, lambda count, name: advance(len(METHODS) + count, name))
     logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(table.X, table.y)
     plane = Picture(
