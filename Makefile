@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(READY) ## train four methods on Blobs 1.7, print the table, write the report
+demo: $(READY) ## auto beside simpler methods and the oracle on two data sets: tables and reports, under a minute
 	$(BIN)/selfcal demo --out demo --force
 
 lint: $(READY) ## format, lint, types, import contracts

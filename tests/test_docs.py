@@ -102,10 +102,10 @@ def code_spans(name):
     return set(re.findall(r"`(\w+)`", text_of(name)))
 
 
-def test_the_readme_lists_every_method_and_counts_the_calibrators():
-    assert {*recipes.names()} <= code_spans("README.md")
+def test_the_page_of_methods_lists_every_one_and_counts_the_calibrators():
+    assert {*recipes.names()} <= code_spans("docs/start/methods.md")
     counted = f"{len(calibrators.__all__)} [post-hoc calibrators]"
-    assert counted in " ".join(text_of("README.md").split())
+    assert counted in " ".join(text_of("docs/start/methods.md").split())
 
 
 def test_the_page_of_calibrators_lists_every_one():

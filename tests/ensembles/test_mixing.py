@@ -48,6 +48,14 @@ class TestFittedTemperature:
     def test_finds_what_sharpened_the_logits(self, sharpness):
         assert fitted_temperature(*drawn(3000, sharpness)) == pytest.approx(sharpness, rel=0.1)
 
+    def test_is_at_least_one_if_no_row_is_wrong(self):
+        logits, y = drawn(200, 0.3)
+        assert fitted_temperature(logits, logits[0].argmax(axis=1)) == pytest.approx(1, abs=1e-3)
+        assert fitted_temperature(logits, y, 1.0 * (logits[0].argmax(axis=1) == y)) == pytest.approx(
+            1, abs=1e-3
+        )
+        assert fitted_temperature(logits, y) < 0.5
+
     def test_many_rows_are_no_more_work(self, monkeypatch):
         seen = []
         monkeypatch.setattr(mixing, "MAX_FITTED_ROWS", 1000)

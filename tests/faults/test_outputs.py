@@ -194,5 +194,5 @@ def test_the_demo_is_written_again_only_by_force(desk, monkeypatch):
     (desk / "selfcal-demo").mkdir()
     (desk / "selfcal-demo" / "report.html").write_text("mine")
     refused(desk, "demo")
-    monkeypatch.setattr("selfcal.experiments.demo.run_demo", lambda out: ({"a": {"b": 0.5}}, out))
+    monkeypatch.setattr("selfcal.experiments.demo.run_demo", lambda out: [])
     succeed("demo", "--force")

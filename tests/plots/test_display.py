@@ -20,6 +20,8 @@ def test_the_histogram_is_underneath_and_shares_the_axis():
     display.figure_.draw_without_rendering()
     upper, lower = display.ax_.get_position(), display.histogram_ax_.get_position()
     assert lower.y1 < upper.y0
+    legend = display.histogram_ax_.get_legend().get_window_extent()
+    assert legend.y1 < display.ax_.get_window_extent().y0
     assert (upper.x0, upper.x1) == pytest.approx((lower.x0, lower.x1))
     assert display.histogram_ax_.get_xlim() == display.ax_.get_xlim()
     np.testing.assert_allclose([bar.get_height() for bar in display.histogram_ax_.containers[0]], TOP.share)

@@ -57,7 +57,8 @@ def fitted_temperature(logits: Float, y: Int, weight: Float | None = None) -> fl
     """The temperature of the lowest log loss of `mean_probs`, or one if it does not improve in cross-validation.
 
     In cross-validation each fifth of the rows is predicted with the temperature of the others. At most
-    `MAX_FITTED_ROWS` rows, evenly spaced, are used.
+    `MAX_FITTED_ROWS` rows, evenly spaced, are used. If none of them is predicted wrongly, the temperature is at least
+    one: the log loss then falls for ever with the temperature, and nothing tells where to stop.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -72,6 +73,9 @@ def fitted_temperature(logits: Float, y: Int, weight: Float | None = None) -> fl
     weight = np.ones(len(y)) if weight is None else weight[used]
     fold = np.random.default_rng(0).permutation(len(y)) % 5
 
+    wrong = mean_probs(logits, 1.0).argmax(axis=1) != y
+    lowest = 1 / MAX_TEMPERATURE if wrong[weight > 0].any() else 1.0
+
     def loss(rows: Any, temperature: float) -> float:
         losses = log_losses(mean_probs(logits[:, rows], temperature), y[rows])
         return float(losses @ weight[rows])
@@ -79,7 +83,7 @@ def fitted_temperature(logits: Float, y: Int, weight: Float | None = None) -> fl
     def best(rows: Any) -> float:
         found = minimize_scalar(
             lambda log: loss(rows, float(np.exp(log))),
-            bounds=(-np.log(MAX_TEMPERATURE), np.log(MAX_TEMPERATURE)),
+            bounds=(np.log(lowest), np.log(MAX_TEMPERATURE)),
             method="bounded",
         )
         return float(np.exp(found.x))

@@ -21,6 +21,7 @@ from selfcal.plots.reliability import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 
 class ReliabilityDisplay:
@@ -117,6 +118,7 @@ class ReliabilityDisplay:
             (curve,) = self.curves.values()
             reliability_diagram(ax, curve, level=self.level)
             confidence_histogram(below, curve, chance=self.chance)
+            cast("Legend", below.get_legend()).set_in_layout(True)  # it lies between the two
             ax.set_title(next(iter(self.curves)), fontsize=9)
         else:
             reliability_lines(ax, self.curves, level=self.level)
