@@ -1,8 +1,9 @@
 """The benchmark of one run against a grid runs, at a size where numbers mean nothing, and its tables are right."""
 
 import gzip
-import json
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from benchmarks import _one_run_cases as cases
 from benchmarks import _one_run_sets as sets
 from benchmarks import one_run
+from selfcal._support.parallel import Results
 
 
 @pytest.fixture
@@ -50,23 +52,32 @@ def test_the_training_rows_of_two_cases_differ_from_those_held_out(folder):
     assert float(wrong) == pytest.approx(cases.WRONG, abs=0.05)
 
 
-def test_every_case_runs_and_the_run_can_go_on(folder, monkeypatch, capsys):
+def test_every_case_runs_and_finished_units_are_not_run_again(folder, monkeypatch, capsys):
     monkeypatch.setattr(cases, "STEPS", 24)
-    for name, case in list(cases.CASES.items()):
-        monkeypatch.setitem(cases.CASES, name, cases.replace(case, values=case.values[:2]))
     monkeypatch.setattr(cases, "step_time", lambda case, parts: 1.5)
+    for name, case in list(cases.CASES.items()):
+        monkeypatch.setitem(cases.CASES, name, replace(case, values=case.values[:2]))
+    units = [
+        (name, "vehicle", seed, part) for name in cases.CASES for seed in (0, 1) for part in one_run.PARTS
+    ]
+    rows = [row for unit in units for row in one_run.rows_of_unit(unit, folder)]
+    assert all(np.isfinite(row["log_loss"]) for row in rows if row["part"] != one_run.TIME)
     file = folder / "one_run.json"
-    arguments = ["one_run", "--data", str(folder), "--json", str(file), "--sets", "vehicle", "--seeds"]
-    for seeds in (["0"], ["0", "1"]):
-        monkeypatch.setattr(sys, "argv", [*arguments, *seeds])
-        one_run.main()
+    Results(file, {"steps": 24, "width": cases.WIDTH, "wrong": cases.WRONG}).write(rows)
+    arguments = ["--data", str(folder), "--json", str(file), "--sets", "vehicle", "--seeds", "0", "1"]
+    monkeypatch.setattr(sys, "argv", ["one_run", *arguments, "--results", str(folder / "RESULTS.md")])
+    one_run.main()
     text = capsys.readouterr().out
-    rows = json.loads(file.read_text())["rows"]
-    assert {row["learned"] for row in rows} == set(cases.CASES)
     assert all(f"| {name} | grid, best |" in text for name in cases.CASES)
     assert "free weights" in text
     assert "trusted rows alone" in text
-    assert all(np.isfinite(row["log_loss"]) for row in rows if row["part"] != one_run.TIME)
+    assert "# One run against a grid" in (folder / "RESULTS.md").read_text()
+
+
+def test_the_time_of_a_step_is_a_ratio(monkeypatch):
+    monkeypatch.setattr(cases, "STEPS", 20)
+    parts = sets.parts_of("blobs-1.3", 0, Path())
+    assert cases.step_time(cases.CASES["focal gamma"], parts, repeats=1) > 0
 
 
 def row(method, log_loss, *, seed=0, validation=None, steps=100, **more):
@@ -80,10 +91,9 @@ def test_the_best_of_the_grid_is_chosen_on_held_out_rows_and_costs_are_counted_i
     for seed, shift in enumerate((0.0, 0.07)):
         rows += [row("grid", 0.5, seed=seed, validation=0.3), row("grid", 0.4, seed=seed, validation=0.6)]
         rows += [row("grid", 0.9, seed=seed, validation=0.9)]
-        rows += [
-            row("one run", 0.48 + shift, seed=seed),
-            row("one run, restarted", 0.6, seed=seed, steps=220),
-        ]
+        rows.append(row("one run", 0.48 + shift, seed=seed, validation=0.5))
+        again = 0.4 + 10 * shift
+        rows.append(row("one run, restarted", 0.6, seed=seed, validation=again, steps=220))
     rows.append({**row("time", 0.0), "part": one_run.TIME, "ratio": 1.2})
     table = {each["method"]: each for each in one_run.compared(rows)}
     assert table["best"]["log_loss"] == 0.5
