@@ -135,7 +135,7 @@ def one_run(*, learn: str = "gamma", outer_lr: Rate | None = None, inner_steps: 
         outer_model=part.model,
         objective=NLL(),
         hypergradient=OneStep(),
-        outer_optimizer=Adam(lr=outer_lr or part.rate, betas=(0.9, 0.99)),
+        outer_optimizer=Adam(lr=part.rate if outer_lr is None else outer_lr, betas=(0.9, 0.99)),
         inner_steps=inner_steps,
     )
 
