@@ -31,7 +31,8 @@ def test_every_named_recipe_can_be_made_and_carries_its_name(name):
 
 def test_every_exported_recipe_has_a_name():
     made = {name for name in recipes.__all__ if inspect.isfunction(getattr(recipes, name))}
-    assert made - {"named", "names", "post_hoc", "with_loss"} == {*recipes.names()} - {*recipes.POST_HOC}
+    need_arguments = {"one_run", "post_hoc", "restarted", "with_loss"}
+    assert made - need_arguments - {"named", "names"} == {*recipes.names()} - {*recipes.POST_HOC}
 
 
 @pytest.mark.parametrize(
@@ -188,3 +189,24 @@ def test_what_can_be_learned_beside_cross_fitted_networks():
         recipes.crossfit(learn="decays")
     with pytest.raises(ConfigError, match="more than one provides LayerDecay"):
         recipes.crossfit(learn=("decay", "decay"))
+
+
+@pytest.mark.parametrize("learn", ["gamma", "smoothing", "decay", "noise", "mixup", "classes", "weights"])
+def test_one_run_learns_and_a_restart_keeps_what_was_learned(learn):
+    X, y = Blobs(std=1.7).sample(200, seed=0)
+    settings = {"hidden": (8,), "learning_rate": 0.02, "batch_size": 32, "max_epochs": 20, "random_state": 0}
+    recipe = recipes.one_run(learn=learn)
+    first = SelfCalibratedClassifier(recipe, **settings).fit(X, y)
+    assert all((path != path[0]).any() for path in first.history_.snapshots.values())
+    again = SelfCalibratedClassifier(recipes.restarted(recipe, first.outer_params_), **settings).fit(X, y)
+    assert again.score(X, y) > 0.6
+    for name, value in again.outer_params_.items():
+        np.testing.assert_allclose(value, first.outer_params_[name])
+
+
+def test_settings_of_one_run():
+    recipe = recipes.one_run(learn="noise", outer_lr=0.5, inner_steps=3)
+    assert (recipe.outer_optimizer.lr, recipe.inner_steps) == (0.5, 3)
+    assert recipes.one_run(learn="mixup").loss is losses.mixed_cross_entropy
+    with pytest.raises(ConfigError, match=r"learn must be one of .*got 'gama'\. Did you mean 'gamma'"):
+        recipes.one_run(learn="gama")

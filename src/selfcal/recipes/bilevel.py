@@ -131,7 +131,7 @@ def ce_sece(*, bandwidth: float = 0.1, outer_lr: float = 1e-4, every: int = 1) -
     return _meta("ce_sece", losses.cross_entropy, UnitL2(), objective, outer_lr=outer_lr, every=every)
 
 
-def one_run(*, learn: str = "gamma", outer_lr: Rate | None = None, inner_steps: int = 10) -> Recipe:
+def one_run(learn: str, *, outer_lr: Rate | None = None, inner_steps: int = 10) -> Recipe:
     """Learn one hyperparameter in the training run that uses it, instead of training once for each of its values.
 
     Args:
@@ -152,7 +152,7 @@ def one_run(*, learn: str = "gamma", outer_lr: Rate | None = None, inner_steps: 
         outer_model=part.model,
         objective=NLL(),
         hypergradient=OneStep(),
-        outer_optimizer=Adam(lr=outer_lr or part.rate, betas=(0.9, 0.99)),
+        outer_optimizer=Adam(lr=part.rate if outer_lr is None else outer_lr, betas=(0.9, 0.99)),
         inner_steps=inner_steps,
     )
 
