@@ -110,7 +110,7 @@ $(DOCS): $(READY)
 	@touch $@
 
 docs: $(DOCS) ## the site, in docs/_build; warnings, such as of a broken link, are errors
-	$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build
+	$(BIN)/python -m sphinx -q -E -W --keep-going docs docs/_build/html
 
 reproduce: $(READY) ## run the full reproduction and refresh the tables and figures of the docs
 	$(BIN)/selfcal reproduce bo4sc --seeds 10 --out runs/bo4sc

@@ -79,14 +79,6 @@ def follow_links(app: Sphinx, page: str, source: list[str]) -> None:
         return f"]({target}{link[2] or ''})"
 
     source[0] = LINK.sub(followed, source[0])
-    if page == "tutorials/index":
-        source[0] = "".join(
-            line for line in source[0].splitlines(True) if not _is_missing(line.strip(), here)
-        )
-
-
-def _is_missing(entry: str, folder: Path) -> bool:
-    return bool(re.fullmatch(r"[a-z]+(-[a-z]+)+", entry)) and not (folder / f"{entry}.md").exists()
 
 
 def mark_texts(app: Sphinx, document: nodes.document) -> None:

@@ -11,7 +11,7 @@ import typer
 import selfcal
 from selfcal.commands import app
 
-SITE = Path(__file__).parents[2] / "docs" / "_build"
+SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
 WIDTHS = (390, 1400)
 pytestmark = pytest.mark.skipif(
     not (SITE / "objects.inv").exists(), reason="the site is not built: make docs"

@@ -75,7 +75,7 @@ def gamma_net_sece(*, bandwidth: float = 0.1, outer_lr: float = 3e-4, every: int
     Args:
         bandwidth: Of the kernel of the smooth ECE. The paper has 0.01; on batches of a few hundred rows the
             gradient is then mostly noise.
-        outer_lr: Step size of Adam on the γ-Net.
+        outer_lr: Step size of Adam on the γ-Net. With thousands of outer steps, 1e-5: larger ones make γ wander.
         every: Training steps for each outer step.
 
     Example:
