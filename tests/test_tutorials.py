@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-TUTORIALS = sorted((Path(__file__).parent.parent / "docs" / "tutorials").glob("*.md"))
+FOLDER = Path(__file__).parent.parent / "docs" / "tutorials"
+TUTORIALS = sorted(page for page in FOLDER.glob("*.md") if page.stem != "index")
 CELL = re.compile(r"^```\{code-cell\} ipython3\n(?::tags:[^\n]*\n)?\n?(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUNNER = """
 import sys
