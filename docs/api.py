@@ -28,6 +28,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import GoogleDocstring
 
 import selfcal
+from selfcal import integrations
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "reference" / "api"
@@ -48,7 +49,8 @@ def modules() -> list[ModuleType]:
     packages = [
         import_module(f"selfcal.{found.name}") for found in iter_modules(selfcal.__path__) if found.ispkg
     ]
-    others = {module for module in packages if hasattr(module, "__all__")} - {*named}
+    tools = [import_module(f"{integrations.__name__}.{m.name}") for m in iter_modules(integrations.__path__)]
+    others = {module for module in [*packages, *tools] if hasattr(module, "__all__")} - {*named}
     return [selfcal, *sorted({*named, *others}, key=lambda module: module.__name__)]
 
 

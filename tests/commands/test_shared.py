@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from selfcal.commands import _shared
-from selfcal.errors import DataError
+from selfcal.commands._outputs import check_results_folder
+from selfcal.errors import ConfigError, DataError
 from selfcal.tabular.schema import column_named
 
 
@@ -43,3 +44,11 @@ def test_the_bar_is_gone_when_an_error_is_told(monkeypatch, tmp_path):
         column_named(next(parts), "b")
     assert "Reading" in terminal.getvalue()
     assert terminal.getvalue().endswith("\x1b[2K")  # the line is empty again
+
+
+def test_a_file_that_another_process_is_writing_does_not_make_a_folder_foreign(tmp_path):
+    (tmp_path / ".results.json.4711.tmp").write_text("{")
+    check_results_folder(tmp_path)
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(ConfigError, match=r"holds 'notes\.txt'"):
+        check_results_folder(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -84,6 +85,15 @@ def previous(path: str | os.PathLike[str]) -> Path:
     """Return where the folder that is being replaced is found after a crash between the two renames."""
     target = Path(os.path.realpath(path))
     return target.with_name(f".{target.name}.old")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file has the name of one that is being written, or was when its process died.
+
+    >>> is_temporary(".results.json.4711.tmp"), is_temporary("results.json")
+    (True, False)
+    """
+    return re.fullmatch(r"\..+\.\d+\.tmp", name) is not None
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selfcal._support.files import is_temporary
 from selfcal._support.locks import LOCK, locked
 from selfcal.commands._command import typed
 from selfcal.errors import ConfigError, OutputError, SelfcalError
@@ -73,10 +74,11 @@ def check_model_folder(folder: Path, *, force: bool = False) -> None:
 
 
 def check_results_folder(folder: Path, *, results: str | None = "results.json", force: bool = False) -> None:
-    """Refuse a folder with other files, unless it has results to continue from."""
+    """Refuse a folder with other files, unless it has results to continue from, or another process writes them."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out must name a folder; {folder} is a file. Choose another name.")
-    present = sorted({*os.listdir(folder)} - {LOCK}) if folder.exists() else []
+    found = os.listdir(folder) if folder.exists() else []
+    present = sorted(name for name in found if name != LOCK and not is_temporary(name))
     if present and results not in present and not force:
         allowed = (
             "a new or empty folder" if results is None else f"a folder that is new, empty or has {results}"

@@ -90,12 +90,15 @@ class CalibratedModule(LightningModule):
         return as_logits(call(self.network, x))
 
     def train_dataloader(self) -> Any:
+        """The loader of the training rows, with the indices of the rows."""
         return self.train_batches.indexed
 
     def val_dataloader(self) -> Any:
+        """The loader of the selection rows, if there is one."""
         return [] if self.selection_loader is None else self.selection_loader
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
+        """An optimiser that only counts steps: `BilevelStep` takes them."""
         return _Counted(self.network.parameters(), {})
 
     def on_fit_start(self) -> None:
