@@ -145,7 +145,7 @@ def methods(rows: Iterable[Row], memory: Mapping[str, float]) -> str:
     text = (
         f"{_seeds(rows)} Log loss on test rows of the known classes, mean ± standard error, the best in bold; then "
         "means over the sets: ECE in 15 bins, accuracy, seconds of one core to train, and predicted rows a second. "
-        "Memory is the peak of training and of predicting 20,000 rows of the digits. Better / open / worse: the log "
+        "Memory is the peak of training and of predicting 5,000 rows of the digits. Better / open / worse: the log "
         f"loss beside that of `{SINGLE}`."
     )
     heads = ["method", "mean rank", *loss.columns, "better / open / worse"]
