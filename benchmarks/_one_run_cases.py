@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,13 +65,13 @@ def imbalanced(parts: Parts, seed: int) -> Parts:
     return parts._replace(train=(x[kept], y[kept]))
 
 
-def mislabelled(parts: Parts, seed: int) -> Parts:
-    """Some training rows get one of the other labels; the held-out rows are the trusted ones."""
+def mislabelled(parts: Parts, seed: int, wrong: float = WRONG) -> Parts:
+    """A fraction of the training rows get one of the other labels; the held-out rows are the trusted ones."""
     x, y = parts.train
     generator = torch.Generator().manual_seed(seed)
-    wrong = torch.rand(len(y), generator=generator) < WRONG
+    is_wrong = torch.rand(len(y), generator=generator) < wrong
     other = (y + torch.randint(1, parts.n_classes, y.shape, generator=generator)) % parts.n_classes
-    return parts._replace(train=(x, torch.where(wrong, other, y)))
+    return parts._replace(train=(x, torch.where(is_wrong, other, y)))
 
 
 CASES: dict[str, Case] = {
@@ -121,6 +122,13 @@ CASES: dict[str, Case] = {
         inner_steps=5,
         prepare=mislabelled,
     ),
+}
+HYPERPARAMETERS = tuple(CASES)
+CASES |= {
+    f"sample weights, {wrong:.0%} wrong": replace(
+        CASES["sample weights"], prepare=partial(mislabelled, wrong=wrong)
+    )
+    for wrong in (0.2, 0.4)
 }
 
 
@@ -282,11 +290,17 @@ def weighted(case: Case, trained: Trained, parts: Parts) -> tuple[Tensor, Tensor
 
 
 def baselines(case: Case, parts: Parts, seed: int) -> list[Row]:
-    """For wrong labels: a free weight for each row, and the trusted rows alone."""
+    """For wrong labels: a free weight for each row, one for each class, and the trusted rows alone."""
     if case.fixed is not None:
         return []
     outer_rows, selection = halves(parts.held_out, seed)
     free = outer.SampleWeights(link="sigmoid", normalize=True)
     weights = fit(case, free, parts, seed, outer_rows=outer_rows, selection=selection, rate=0.1)
-    alone = fit(case, outer.ClassWeights(), parts, seed, train_rows=outer_rows, selection=selection)
-    return [{"method": "free weights", **weights.row}, {"method": "trusted rows alone", **alone.row}]
+    few, rate = outer.ClassWeights(), CASES["class weights"].rate
+    by_class = fit(case, few, parts, seed, outer_rows=outer_rows, selection=selection, rate=rate)
+    alone = fit(case, few, parts, seed, train_rows=outer_rows, selection=selection)
+    return [
+        {"method": "free weights", **weights.row},
+        {"method": "a weight for each class", **by_class.row},
+        {"method": "trusted rows alone", **alone.row},
+    ]
