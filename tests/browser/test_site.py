@@ -77,7 +77,7 @@ def test_the_search_finds_a_name_and_leads_to_its_entry(open_page, width):
     opened.page.locator("input[name=q]").press("Enter")
     found = opened.page.locator("#search-results a", has_text="selfcal.SelectiveClassifier").first
     found.click()
-    assert opened.page.locator("[id='selfcal.SelectiveClassifier']").is_visible()
+    opened.page.locator("[id='selfcal.SelectiveClassifier']").wait_for()  # until it is visible
     assert opened.page.url.endswith("#selfcal.SelectiveClassifier")
 
 
