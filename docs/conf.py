@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from myst_nb.core import render
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parent.parent
@@ -79,6 +81,27 @@ def follow_links(app: Sphinx, page: str, source: list[str]) -> None:
         return f"]({target}{link[2] or ''})"
 
     source[0] = LINK.sub(followed, source[0])
+
+
+def whole_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """The outputs of a cell with each stream in one piece.
+
+    A command prints in pieces of a hundred characters, and `nb_merge_streams` ends a line after each of them.
+    """
+    whole: dict[str, NotebookNode] = {}
+    others = []
+    for output in outputs:
+        if output["output_type"] != "stream":
+            others.append(output)
+        elif output["name"] in whole:
+            whole[output["name"]]["text"] += output["text"]
+        else:
+            whole[output["name"]] = output
+            others.append(output)
+    return others
+
+
+render.coalesce_streams = whole_streams
 
 
 def mark_texts(app: Sphinx, document: nodes.document) -> None:
