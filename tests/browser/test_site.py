@@ -77,8 +77,8 @@ def test_the_search_finds_a_name_and_leads_to_its_entry(open_page, width):
     opened.page.locator("input[name=q]").press("Enter")
     found = opened.page.locator("#search-results a", has_text="selfcal.SelectiveClassifier").first
     found.click()
-    opened.page.locator("[id='selfcal.SelectiveClassifier']").wait_for()  # until it is visible
-    assert opened.page.url.endswith("#selfcal.SelectiveClassifier")
+    opened.page.wait_for_url("**/selfcal.html#selfcal.SelectiveClassifier")
+    opened.page.locator("[id='selfcal.SelectiveClassifier']").wait_for()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -97,6 +97,7 @@ def test_the_reference_says_which_page_explains_a_name(open_page, width):
     opened = open_page(SITE / "reference/api/selfcal.html", width)
     entry = opened.page.locator("dl", has=opened.page.locator("[id='selfcal.SelectiveClassifier']"))
     entry.locator("a", has_text="The reject option").first.click()
+    opened.page.wait_for_url("**/guides/reject-option.html*")
     assert opened.page.locator("h1").inner_text().startswith("The reject option")
     assert not opened.noise
 
